@@ -1,0 +1,122 @@
+"""The negative binomial of known size r with p ~ Beta(a, b), where y given p has mean r p/(1 − p).
+
+With D, T, S of `natpn.special`, N = a + b + r + y and δ = (a r − b y)/N, the main part is the deviance of the table
+[[a, b], [y, r]] from independence:
+log p(y) = T(a, y) + T(b, r) + T(r, y) − T(a + b, r + y) − S(y) − D(a, a − δ) − D(b, b + δ) − D(y, y + δ) − D(r, r − δ).
+The mean r a/(b − 1) is inf for b ≤ 1, the variance for b ≤ 2.
+"""
+
+import numpy as np
+import torch
+from scipy import special as sp
+from torch import Tensor
+
+from natpn.distributions import negative_binomial
+from natpn.distributions.base import Array, array
+from natpn.distributions.counts import TAIL, CountDistribution
+from natpn.distributions.support import counts
+from natpn.special import deviance, factorial_remainder, stirling_step
+
+_NODES, _WEIGHTS = (np.asarray(a) for a in sp.roots_legendre(32))
+_FALL = np.array([-40.0, -12, -6, -3, -1, 0, 1, 3, 6, 12, 40])
+_PEAK = np.array([-9.0, -4, -1.5, 0, 1.5, 4, 9])
+_ROWS = 4096
+
+
+class BetaNegativeBinomial(CountDistribution):
+    """Counts of a negative binomial whose p is Beta(a, b)."""
+
+    def __init__(self, a: Tensor, b: Tensor, size: Tensor, dtype: torch.dtype = torch.float64) -> None:
+        self.a: Tensor
+        self.b: Tensor
+        self.size: Tensor
+        self.a, self.b, self.size = torch.broadcast_tensors(a, b, size)
+        super().__init__(self.a.shape, counts(), dtype)
+
+    def _device(self) -> torch.device:
+        return self.a.device
+
+    def _mean(self) -> Tensor:
+        return torch.where(self.b > 1, self.size * self.a / (self.b - 1).clamp(min=0), torch.inf)
+
+    def _variance(self) -> Tensor:
+        less = (self.b - 1).clamp(min=1)
+        inflation = (self.size + less) / (less - 1) * ((self.a + less) / less)
+        return torch.where(self.b > 2, self.size * self.a / less * inflation, torch.inf)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        a, b, r = self.a, self.b, self.size
+        total = (a + b) + (r + y)
+        delta = a / total * r - b / total * y
+        share = (a + b) / total
+        table = (
+            deviance(a, share * (a + y), delta)
+            + deviance(b, share * (b + r), -delta)
+            + deviance(y, (r + y) / total * (a + y), -delta)
+            + deviance(r, (r + y) / total * (b + r), delta)
+        )
+        constants = stirling_step(a, y) + stirling_step(b, r) + stirling_step(r, y) - stirling_step(a + b, r + y)
+        return constants - factorial_remainder(y) - table
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        a, b, size = (torch._standard_gamma(t.expand(shape + self.batch_shape)) for t in (self.a, self.b, self.size))
+        return torch.poisson((a / b * size).clamp(max=1e18))
+
+    def _cdf(self, y: Array) -> Array:
+        values = np.broadcast_arrays(y, *(array(t) for t in (self.a, self.b, self.size)))
+        flat = [v.reshape(-1) for v in values]
+        parts = [_cdf(*(v[i : i + _ROWS, None] for v in flat)) for i in range(0, flat[0].size, _ROWS)]
+        return np.concatenate([np.empty(0), *parts]).reshape(values[0].shape)
+
+    def _bulk(self) -> tuple[Tensor, Tensor]:
+        a, b, size = (t.detach() for t in (self.a, self.b, self.size))
+        low, high = _log_odds_bulk(array(a), array(b))
+        odds_low, odds_high = (torch.as_tensor(t, device=a.device).clamp(max=690).exp() for t in (low, high))
+        # below: the rate at the lowest odds, less its own spread; above likewise
+        low_rate, high_rate = size * odds_low, size * odds_high
+        spread_low, spread_high = (TAIL * (1 / rate + 1 / size) for rate in (low_rate, high_rate))
+        below = low_rate * (1 - (2 * spread_low).sqrt()).clamp(min=0)
+        return below, high_rate * (1 + (2 * spread_high).sqrt() + spread_high)
+
+    def _flat(self, start: int, stop: int) -> "BetaNegativeBinomial":
+        a, b, size = (t.reshape(-1)[start:stop] for t in (self.a, self.b, self.size))
+        return BetaNegativeBinomial(a, b, size, self.dtype)
+
+
+def _log_odds_bulk(a: Array, b: Array) -> tuple[Array, Array]:
+    """Return log-odds beyond which Beta(a, b) has at most about exp(−TAIL) of its mass."""
+    centre = np.log(a) - np.log(b)
+    width = np.sqrt(2 * TAIL * (1 / a + 1 / b))
+    return centre - width - TAIL / a, centre + width + TAIL / b
+
+
+def _cdf(y: Array, a: Array, b: Array, size: Array) -> Array:
+    """Integrate the negative binomial's cdf over the log-odds of p, with panels around its fall and the Beta's peak.
+
+    All arguments have shape (rows, 1).
+    """
+    count = np.clip(np.floor(y), 0.0, 1e300)
+    at_least = np.maximum(count, 0.5)
+    centre = np.log(a) - np.log(b)
+    low, high = _log_odds_bulk(a, b)
+    fall = np.log(at_least / size) + np.sqrt(1 / at_least + 1 / size) * _FALL
+    peak = centre + np.sqrt(1 / a + 1 / b) * _PEAK
+    edges = np.sort(np.clip(np.concatenate([low, fall, peak, high], -1), low, high), -1)
+    half = np.diff(edges, axis=-1)[..., None] / 2
+    weights = (half * _WEIGHTS).reshape(len(y), -1)
+    log_odds = (edges[:, :-1, None] + half * (1 + _NODES)).reshape(len(y), -1)
+    density = weights * np.exp(_log_beta(log_odds - centre, a, b))
+    with np.errstate(over="ignore"):
+        inner = negative_binomial.cdf(count, size * np.exp(np.minimum(log_odds, 600)), size)
+    result = (density * inner).sum(-1) / density.sum(-1)
+    return np.where(y[:, 0] < 0, 0.0, np.where(y[:, 0] == np.inf, 1.0, result))
+
+
+def _log_beta(x: Array, a: Array, b: Array) -> Array:
+    """Return the log-density of the log-odds at distance x from log(a/b), less its value there."""
+    p, q = a / (a + b), b / (a + b)
+    near = np.clip(x, -1e-4, 1e-4)
+    series = -(a * q) * near**2 / 2 * (1 + near * ((q - p) / 3 + near * (1 - 6 * p * q) / 12))
+    # log(q + p eˣ) for either sign of x without overflow
+    growth = np.where(x > 0, x + np.log1p(q * np.expm1(-np.abs(x))), np.log1p(p * np.expm1(-np.abs(x))))
+    return np.where(np.abs(x) < 1e-4, series, a * x - (a + b) * growth)

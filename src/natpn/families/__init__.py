@@ -1,0 +1,59 @@
+"""Exponential families: likelihood, conjugate prior, posterior and predictive, all in closed form."""
+
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+
+from natpn.families.base import Family, Posterior
+from natpn.families.bernoulli import Bernoulli
+from natpn.families.categorical import Categorical
+from natpn.families.exponential import Exponential
+from natpn.families.gamma import Gamma
+from natpn.families.lognormal import LogNormal
+from natpn.families.multinomial import Multinomial
+from natpn.families.multivariate_normal import MultivariateNormal
+from natpn.families.negative_binomial import NegativeBinomial
+from natpn.families.normal import Normal
+from natpn.families.poisson import Poisson
+from natpn.families.von_mises_fisher import VonMisesFisher
+
+FAMILIES: dict[str, type[Family]] = {
+    "categorical": Categorical,
+    "bernoulli": Bernoulli,
+    "multinomial": Multinomial,
+    "normal": Normal,
+    "lognormal": LogNormal,
+    "multivariate_normal": MultivariateNormal,
+    "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
+    "exponential": Exponential,
+    "gamma": Gamma,
+    "von_mises_fisher": VonMisesFisher,
+}
+
+__all__ = ["FAMILIES", "Family", "Posterior", "get"]
+
+
+def get(name: str, **parameters: int | float) -> Family:
+    """Return the family of that name.
+
+    Examples:
+        >>> get("categorical", n_classes=3)
+        Categorical(n_classes=3)
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"family: no family is called {name!r}{_suggest(str(name), list(FAMILIES))}")
+    family = FAMILIES[name]
+    known = {f.name: f for f in fields(family) if f.init}  # type: ignore[arg-type]
+    for parameter in parameters:
+        if parameter not in known:
+            raise ValueError(f"family: {name} has no parameter {parameter!r}{_suggest(parameter, list(known))}")
+    missing = [n for n, f in known.items() if f.default is MISSING and n not in parameters]
+    if missing:
+        raise ValueError(f"family: {name} needs {', '.join(missing)}, as in get({name!r}, {missing[0]}=3)")
+    return family(**parameters)
+
+
+def _suggest(word: str, choices: list[str]) -> str:
+    close = get_close_matches(word, choices, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{hint} (choices: {', '.join(choices) or 'none'})"

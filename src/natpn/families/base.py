@@ -1,0 +1,195 @@
+"""A family: a likelihood, its conjugate prior in terms of (χ, n), and what follows from them.
+
+A family is a frozen value. It turns raw decoder outputs into χ (`link`), targets into sufficient statistics
+(`statistics`), and evidence into a `Posterior`, which calculates in float64 and answers in the evidence's precision.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from natpn.distributions.base import Distribution
+from natpn.distributions.support import Support
+from natpn.evidence import Evidence, Pool, exactly, weighted_mean
+from natpn.special import digamma, gamma_entropy, narrow
+
+F = TypeVar("F", bound="Family")
+
+# Beyond e^±230 observations nothing changes in float64, and squares still fit.
+_LOG_N = 230.0
+
+
+class Family(ABC):
+    """A likelihood with its conjugate prior."""
+
+    @property
+    def pool(self) -> Pool:
+        """How χ of several is pooled; families whose statistics would cancel have their own."""
+        return weighted_mean
+
+    @property
+    @abstractmethod
+    def n_statistics(self) -> int:
+        """S, the number of sufficient statistics, and of raw outputs that `link` takes."""
+
+    @property
+    @abstractmethod
+    def support(self) -> Support:
+        """What a target may be."""
+
+    @abstractmethod
+    def link(self, raw: Tensor) -> Tensor:
+        """Map any raw outputs, shape (..., S), to χ of the same shape."""
+
+    @abstractmethod
+    def _statistics(self, y: Tensor) -> Tensor:
+        """Return u(y) of checked float64 targets."""
+
+    @abstractmethod
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        """Return χ and n of the prior."""
+
+    @abstractmethod
+    def _posterior(self, evidence: Evidence) -> "Posterior[Any]": ...
+
+    def statistics(self, y: Tensor) -> Tensor:
+        """Return the sufficient statistics u(y), shape (..., S)."""
+        y = torch.as_tensor(y)
+        dtype = y.dtype if y.is_floating_point() else torch.get_default_dtype()
+        return self._statistics(self.support.check(y)).to(dtype)
+
+    def evidence(self, chi: Tensor, log_n: Tensor | float) -> Evidence:
+        """Return n pseudo-observations with mean statistics χ, which pool as this family's do."""
+        self._check_size(chi)
+        return Evidence(chi, log_n, self.pool)
+
+    def observe(self, y: Tensor) -> Evidence:
+        """Return observed targets as evidence: one observation each."""
+        return self.evidence(self.statistics(y), 0.0)
+
+    def prior(
+        self,
+        chi: Tensor | Sequence[float] | float | None = None,
+        n: float | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> Evidence:
+        """Return the prior as evidence.
+
+        Args:
+            chi: Mean sufficient statistics, S numbers; the paper's choice if None.
+            n: How many observations it counts for; the paper's choice if None.
+            dtype: Precision, torch's default if None.
+            device: Device, torch's default if None.
+        """
+        default_chi, default_n = self._default_prior()
+        n = default_n if n is None else float(n)
+        if not 0 < n < float("inf"):
+            raise ValueError(f"n: expected a positive number of pseudo-observations, got {n}")
+        given = torch.as_tensor(default_chi if chi is None else chi, dtype=torch.float64, device=device)
+        given = given.expand(self.n_statistics) if given.dim() == 0 else given
+        self._check_size(given)
+        log_n = torch.log(torch.as_tensor(n, dtype=torch.float64, device=device))
+        prior = exactly(given, log_n, self.pool, dtype or torch.get_default_dtype())
+        if not bool(self._posterior(prior).entropy().isfinite().all()):
+            raise ValueError(f"chi: {given.tolist()} with n = {n} is not a proper prior of {self!r}")
+        return prior
+
+    def posterior(self, evidence: Evidence) -> "Posterior[Any]":
+        """Return the distribution over parameters that the evidence, which includes the prior, amounts to."""
+        self._check_size(evidence.chi)
+        if evidence.pool not in (None, self.pool):
+            raise ValueError(
+                f"evidence: it was pooled by {evidence.pool.__name__}, but {self!r} pools by {self.pool.__name__}; "
+                "make the parts with family.evidence(chi, log_n) before adding them"
+            )
+        return self._posterior(evidence)
+
+    def _check_size(self, chi: Tensor) -> None:
+        if chi.dim() == 0 or chi.shape[-1] != self.n_statistics:
+            raise ValueError(
+                f"chi: {self!r} has {self.n_statistics} statistics in the last dimension, got shape {tuple(chi.shape)}"
+            )
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self))  # type: ignore[arg-type]
+        return f"{type(self).__name__}({values})"
+
+
+class Posterior(ABC, Generic[F]):
+    """The distribution over a family's parameters, for each row of a batch."""
+
+    def __init__(self, family: F, evidence: Evidence) -> None:
+        self.family = family
+        self.evidence = evidence
+        self.dtype = evidence.chi.dtype
+        self.chi, self.carry, log_n = evidence.wide()
+        self.n = log_n.clamp(-_LOG_N, _LOG_N).exp()
+
+    def expected_log_likelihood(self, y: Tensor) -> Tensor:
+        """Return E[log p(y | θ)] over the posterior, one number per target."""
+        checked = self.family.support.check(y)
+        shape = checked.shape[: checked.dim() - len(self.family.support.event_shape)]
+        batch = self.evidence.batch_shape
+        if shape and batch and tuple(shape[-len(batch) :]) != tuple(batch):
+            raise ValueError(f"y: expected one target for each of the batch {tuple(batch)}, got shape {tuple(y.shape)}")
+        return narrow(self._expected_log_likelihood(checked), self.dtype)
+
+    def entropy(self) -> Tensor:
+        """Return the entropy over the parameters, in the coordinates that the family names."""
+        return narrow(self._entropy(), self.dtype)
+
+    @abstractmethod
+    def predictive(self) -> Distribution:
+        """Return the distribution of a new target, with the uncertainty about the parameters."""
+
+    @abstractmethod
+    def likelihood(self) -> Distribution:
+        """Return the distribution of a target at the posterior mean of the mean parameter: the noise alone."""
+
+    @abstractmethod
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _entropy(self) -> Tensor: ...
+
+    @property
+    def mean_statistics(self) -> Tensor:
+        """χ in float64, with all that was carried."""
+        return self.chi + self.carry
+
+
+def dirichlet_entropy(alpha: Tensor, total: Tensor) -> Tensor:
+    """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
+
+    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates.
+    """
+    return gamma_entropy(alpha).sum(-1) - gamma_entropy(total) - (alpha.shape[-1] - 1) * digamma(total)
+
+
+def positive_parameter(name: str, value: float) -> None:
+    """Raise a ValueError unless the value is a finite positive number."""
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name}: expected a positive number, got {value!r}")
+
+
+def whole_parameter(name: str, value: int, choices: range) -> None:
+    """Raise a ValueError unless the value is one of a range of integers."""
+    if isinstance(value, bool) or not isinstance(value, int) or value not in choices:
+        upper = f" to {choices[-1]}" if len(choices) < 10**6 else " on"
+        raise ValueError(f"{name}: expected a whole number from {choices[0]}{upper}, got {value!r}")
+
+
+def rate_link(raw: Tensor) -> Tensor:
+    """Map raw outputs to positive rates from 10⁻⁸ to 10⁸, by the exponential."""
+    return raw.clamp(-18.42, 18.42).exp()
+
+
+def probability_link(raw: Tensor) -> Tensor:
+    """Map raw outputs to probabilities, by the softmax."""
+    return raw.clamp(-1e30, 1e30).softmax(-1)

@@ -1,0 +1,70 @@
+"""Bernoulli: 0 or 1.
+
+- Likelihood: p^y (1 − p)^(1−y); u(y) = y.
+- Prior: Beta(a = nχ, b = n(1 − χ)); default χ = 1/2, n = 2, the uniform distribution.
+- Expected log-likelihood: ψ(a) − ψ(n) for y = 1 and ψ(b) − ψ(n) for y = 0.
+- Predictive: Bernoulli with probability χ.
+- Entropy: with respect to dp.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import Bernoulli as BernoulliDistribution
+from natpn.distributions.support import Support, classes
+from natpn.evidence import Evidence
+from natpn.families.base import Family, Posterior, dirichlet_entropy
+from natpn.special import digamma_remainder
+
+
+@dataclass(frozen=True, repr=False)
+class Bernoulli(Family):
+    """0 or 1, with a Beta prior."""
+
+    @property
+    def n_statistics(self) -> int:
+        """The probability of 1."""
+        return 1
+
+    @property
+    def support(self) -> Support:
+        """0 and 1."""
+        return classes(2)
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to the probability of 1."""
+        return raw.sigmoid()
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return y.unsqueeze(-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [0.5], 2.0
+
+    def _posterior(self, evidence: Evidence) -> "BernoulliPosterior":
+        return BernoulliPosterior(self, evidence)
+
+
+class BernoulliPosterior(Posterior[Bernoulli]):
+    """Beta over the probability of 1."""
+
+    def __init__(self, family: Bernoulli, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.failure = (1 - self.chi[..., 0]) - self.carry[..., 0]
+        self.success = self.mean_statistics[..., 0]
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        chosen = torch.where(y > 0.5, self.success, self.failure)
+        return chosen.log() + digamma_remainder(self.n * chosen) - digamma_remainder(self.n)
+
+    def _entropy(self) -> Tensor:
+        return dirichlet_entropy(self.n.unsqueeze(-1) * torch.stack([self.failure, self.success], -1), self.n)
+
+    def predictive(self) -> BernoulliDistribution:
+        """Return 0 and 1 with their posterior mean probabilities."""
+        return BernoulliDistribution(self.failure, self.success, self.dtype)
+
+    likelihood = predictive

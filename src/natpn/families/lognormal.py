@@ -1,0 +1,51 @@
+"""Log-normal: positive numbers whose logarithm is Normal with unknown mean and variance.
+
+- Likelihood: N(log y | μ, σ²)/y; u(y) = (log y, log² y), held centred as in the `normal` family.
+- Prior: Normal-Inverse-Gamma on the logarithm; default χ = (0, 100), n = 1.
+- Expected log-likelihood: the `normal` family's at log y, less log y.
+- Predictive: the exponential of Student's t.
+- Entropy: with respect to dμ dσ².
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import LogStudentT
+from natpn.distributions.support import Support, positive
+from natpn.evidence import Evidence
+from natpn.families.normal import Normal, NormalPosterior
+
+
+@dataclass(frozen=True, repr=False)
+class LogNormal(Normal):
+    """Positive numbers, log-normal with unknown parameters, with a Normal-Inverse-Gamma prior on the logarithm."""
+
+    @property
+    def support(self) -> Support:
+        """Positive numbers."""
+        return positive()
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return super()._statistics(y.log())
+
+    def _posterior(self, evidence: Evidence) -> "LogNormalPosterior":
+        return LogNormalPosterior(self, evidence)
+
+
+class LogNormalPosterior(NormalPosterior):
+    """Normal-Inverse-Gamma over mean and variance of the logarithm."""
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        return super()._expected_log_likelihood(y.log()) - y.log()
+
+    def predictive(self) -> LogStudentT:
+        """Return the exponential of Student's t with n degrees of freedom: it has quantiles but no moments."""
+        t = super().predictive()
+        return LogStudentT(t.loc, t.scale, t.df, t.loc_carry, self.dtype)
+
+    def likelihood(self) -> LogStudentT:
+        """Return the log-normal with the posterior mean parameters."""
+        t = super().likelihood()
+        return LogStudentT(t.loc, t.scale, torch.full_like(t.df, torch.inf), t.loc_carry, self.dtype)

@@ -1,0 +1,91 @@
+"""Multinomial: how N trials, a number that may differ by row, fall into C classes.
+
+- Likelihood: N!/Π y_c! · Π p_c^{y_c}; u(y) = y. Evidence counts trials: N of them are N observations of y/N.
+- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; default χ = 1/C, n = C, the uniform distribution.
+- Expected log-likelihood: log N! − Σ log y_c! + Σ y_c (ψ(α_c) − ψ(α₀)), which with S and D of `natpn.special` and
+  e_c = Nα_c/α₀ is S(N) − Σ [S(y_c) + D(y_c, e_c)] + Σ y_c φ(α_c) − N φ(α₀).
+- Predictive: Dirichlet-multinomial.
+- Entropy: on the simplex, with respect to dp₁ … dp_{C−1}.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import DirichletMultinomial
+from natpn.distributions.base import INFINITE
+from natpn.distributions.support import Support, count_vectors
+from natpn.evidence import Evidence
+from natpn.families.base import Family, Posterior, dirichlet_entropy, probability_link, whole_parameter
+from natpn.special import deviance, digamma_remainder, factorial_remainder
+
+
+@dataclass(frozen=True, repr=False)
+class Multinomial(Family):
+    """Counts over `n_classes` classes, with a Dirichlet prior."""
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        whole_parameter("n_classes", self.n_classes, range(2, 10**9))
+
+    @property
+    def n_statistics(self) -> int:
+        """One per class."""
+        return self.n_classes
+
+    @property
+    def support(self) -> Support:
+        """Vectors of counts."""
+        return count_vectors(self.n_classes)
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to class probabilities."""
+        return probability_link(raw)
+
+    def observe(self, y: Tensor) -> Evidence:
+        """Return observed counts as evidence: one observation per trial."""
+        counts = self.statistics(y)
+        trials = counts.sum(-1)
+        return self.evidence(counts / trials.clamp(min=1).unsqueeze(-1), trials.log())
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return y
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
+
+    def _posterior(self, evidence: Evidence) -> "MultinomialPosterior":
+        return MultinomialPosterior(self, evidence)
+
+
+class MultinomialPosterior(Posterior[Multinomial]):
+    """Dirichlet over class probabilities."""
+
+    def __init__(self, family: Multinomial, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.alpha = self.n.unsqueeze(-1) * self.mean_statistics
+        self.total = self.alpha.sum(-1)
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        trials = y.sum(-1)
+        expected = trials.unsqueeze(-1) * (self.alpha / self.total.unsqueeze(-1))
+        fit = factorial_remainder(trials) - (factorial_remainder(y) + deviance(y, expected, y - expected)).sum(-1)
+        return fit + (y * digamma_remainder(self.alpha)).sum(-1) - trials * digamma_remainder(self.total)
+
+    def _entropy(self) -> Tensor:
+        return dirichlet_entropy(self.alpha, self.total)
+
+    def predictive(self, total_count: Tensor | float = 1.0) -> DirichletMultinomial:
+        """Return counts of `total_count` trials; `log_prob` takes the number of trials from the counts."""
+        return DirichletMultinomial(self.alpha, self._trials(total_count), self.dtype)
+
+    def likelihood(self, total_count: Tensor | float = 1.0) -> DirichletMultinomial:
+        """Return counts of `total_count` trials with the posterior mean probabilities."""
+        alpha = INFINITE * (self.alpha / self.total.unsqueeze(-1))
+        return DirichletMultinomial(alpha, self._trials(total_count), self.dtype)
+
+    def _trials(self, total_count: Tensor | float) -> Tensor:
+        return torch.as_tensor(total_count, dtype=self.alpha.dtype, device=self.alpha.device)

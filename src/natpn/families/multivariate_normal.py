@@ -1,0 +1,144 @@
+"""Multivariate Normal: vectors of dimension d with unknown mean and covariance.
+
+- Likelihood: N(y | μ, Σ); u(y) = (y, y yᵀ), held centred as χ = (m, L), a mean and the lower triangle, by rows, of the
+  Cholesky factor of the covariance S = L Lᵀ around it: a pooled covariance of condition 10¹² keeps its digits in the
+  factor and nowhere else. Pooling is a QR decomposition of the stacked factors and deviations.
+- Prior: Normal-Inverse-Wishart with λ = n, Ψ = nS, ν = n + d − 1, which is proper for every n > 0 and has the `normal`
+  family's priors as marginals; default m = 0, S = 100·I, n = 1.
+- Expected log-likelihood, with a_j = (n + j)/2 for j = 0 … d − 1 and s = Σ_j [φ(a_j) + log(1 + j/n)]:
+  ½ s − d/2 log 2π − log |L| − ½ [ν/n · |L⁻¹(y − m)|² + d/n].
+- Predictive: multivariate t with df = n, centre m and scale matrix S(n + 1)/n.
+- Entropy: with respect to dμ and the d(d + 1)/2 entries dΣ_ij, i ≥ j. That of Σ is, with H(a) the entropy of
+  Gamma(a, 1), Σ_j [H(a_j) + (j/2 − d − 1) ψ(a_j)] + d(d − 1)/4 (1 + log π) + (d + 1)(log |L| + d/2 log(n/2));
+  that of μ given Σ is d/2 log 2πe − d/2 log n + log |L| − ½ s.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import MultivariateT
+from natpn.distributions.multivariate_t import log_determinant, mahalanobis
+from natpn.distributions.support import Support, vectors
+from natpn.evidence import Evidence, Pool, centre
+from natpn.families.base import Family, Posterior, whole_parameter
+from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
+
+_SMALLEST_SCALE = 1e-3
+_LARGEST = 1e6
+
+
+def pool_mean_and_factor(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Pool (mean, Cholesky factor of the covariance)."""
+    size = chi.shape[-1]
+    d = (math.isqrt(9 + 8 * size) - 3) // 2
+    mean, rest, deviation = centre(chi[..., :d], carry[..., :d], weight)
+    factor = unpack(chi[..., d:] + carry[..., d:], d)
+    root = torch.where(weight > 0, weight, 1.0).sqrt() * (weight > 0)
+    rows = torch.cat([factor.mT, deviation.unsqueeze(-2)], -2) * root.unsqueeze(-1)
+    stacked = rows.movedim(0, -3).flatten(-3, -2)
+    upper = torch.linalg.qr(stacked).R
+    signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).detach()
+    packed = pack((signs.unsqueeze(-1) * upper).mT)
+    return torch.cat([mean, packed], -1), torch.cat([rest, torch.zeros_like(packed)], -1)
+
+
+def unpack(packed: Tensor, d: int) -> Tensor:
+    """Return the lower-triangular matrix whose entries are given by rows."""
+    row, column = torch.tril_indices(d, d)
+    factor = packed.new_zeros(*packed.shape[:-1], d, d)
+    factor[..., row, column] = packed
+    return factor
+
+
+def pack(factor: Tensor) -> Tensor:
+    """Return the lower triangle by rows."""
+    row, column = torch.tril_indices(factor.shape[-1], factor.shape[-1])
+    return factor[..., row, column]
+
+
+@dataclass(frozen=True, repr=False)
+class MultivariateNormal(Family):
+    """Vectors of a given dimension, with a Normal-Inverse-Wishart prior."""
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        whole_parameter("dimension", self.dimension, range(1, 10**9))
+
+    @property
+    def pool(self) -> Pool:
+        """Pool around the means."""
+        return pool_mean_and_factor
+
+    @property
+    def n_statistics(self) -> int:
+        """The mean and the lower triangle of the covariance's factor."""
+        return self.dimension + self.dimension * (self.dimension + 1) // 2
+
+    @property
+    def support(self) -> Support:
+        """Vectors of finite numbers."""
+        return vectors(self.dimension)
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to means and factor entries within ±10⁶, with at least 10⁻³ on the diagonal."""
+        raw = raw.clamp(-_LARGEST, _LARGEST)
+        mean, factor = raw[..., : self.dimension], unpack(raw[..., self.dimension :], self.dimension)
+        diagonal = torch.nn.functional.softplus(factor.diagonal(dim1=-2, dim2=-1)) + _SMALLEST_SCALE
+        return torch.cat([mean, pack(factor.tril(-1) + torch.diag_embed(diagonal))], -1)
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return torch.cat([y, y.new_zeros(*y.shape[:-1], self.n_statistics - self.dimension)], -1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [*[0.0] * self.dimension, *pack(10.0 * torch.eye(self.dimension)).tolist()], 1.0
+
+    def _posterior(self, evidence: Evidence) -> "MultivariateNormalPosterior":
+        return MultivariateNormalPosterior(self, evidence)
+
+
+class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
+    """Normal-Inverse-Wishart over mean and covariance."""
+
+    def __init__(self, family: MultivariateNormal, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        d = self.family.dimension
+        self.mean, self.mean_carry = self.chi[..., :d], self.carry[..., :d]
+        self.factor = unpack(self.mean_statistics[..., d:], d)
+
+    def _steps(self) -> tuple[Tensor, Tensor]:
+        """Return a_j = (n + j)/2 and Σ_j [φ(a_j) + log(1 + j/n)]."""
+        j = torch.arange(self.family.dimension, dtype=self.n.dtype, device=self.n.device)
+        n = self.n.unsqueeze(-1)
+        a = (n + j) / 2
+        return a, (digamma_remainder(a) + torch.log1p(j / n)).sum(-1)
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        d = self.family.dimension
+        distance = mahalanobis(self.factor, (y - self.mean) - self.mean_carry)
+        quadratic = (1 + (d - 1) / self.n) * distance + d / self.n
+        return 0.5 * (self._steps()[1] - quadratic) - d * HALF_LOG_2PI - log_determinant(self.factor)
+
+    def _entropy(self) -> Tensor:
+        d = self.family.dimension
+        a, steps = self._steps()
+        log_det = log_determinant(self.factor)
+        j = torch.arange(d, dtype=a.dtype, device=a.device)
+        wishart = (gamma_entropy(a) + (j / 2 - d - 1) * (digamma_remainder(a) + a.log())).sum(-1)
+        covariance = (
+            wishart + d * (d - 1) / 4 * (1 + math.log(math.pi)) + (d + 1) * (log_det + d / 2 * (self.n / 2).log())
+        )
+        return covariance + d * (HALF_LOG_2PI + 0.5) - d / 2 * self.n.log() + log_det - 0.5 * steps
+
+    def predictive(self) -> MultivariateT:
+        """Return the multivariate t with n degrees of freedom."""
+        factor = self.factor * (1 + 1 / self.n).sqrt().unsqueeze(-1).unsqueeze(-1)
+        return MultivariateT(self.mean, factor, self.n, self.mean_carry, self.dtype)
+
+    def likelihood(self) -> MultivariateT:
+        """Return the Normal with mean m and covariance S."""
+        return MultivariateT(self.mean, self.factor, torch.full_like(self.n, torch.inf), self.mean_carry, self.dtype)

@@ -1,0 +1,95 @@
+"""Normal: numbers with unknown mean and variance.
+
+- Likelihood: N(y | μ, σ²); u(y) = (y, y²), held centred as χ = (m, v), a mean and a variance around it, so that an
+  observation is (y, 0). Pooling adds the variance of the means to the mean of the variances.
+- Prior: Normal-Inverse-Gamma with μ₀ = m, λ = n, α = n/2, β = nv/2; default χ = (0, 100), n = 1.
+- Expected log-likelihood, with φ(a) = ψ(a) − log a: −½ [log 2πv − φ(n/2) + (y − m)²/v + 1/n].
+- Predictive: Student's t with df = n, centre m and scale² = v(n + 1)/n.
+- Entropy: with respect to dμ dσ². With a = n/2 and H(a) the entropy of Gamma(a, 1) it is
+  H(a) − 5/2 φ(a) + 3/2 log v − log a − ½ log n + ½ log 2πe.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import StudentT
+from natpn.distributions.support import Support, reals
+from natpn.evidence import Evidence, Pool, centre
+from natpn.families.base import Family, Posterior
+from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
+
+_SMALLEST_VARIANCE = 1e-6
+_LARGEST = 1e6
+
+
+def pool_mean_and_variance(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Pool (mean, variance): the mean of the variances plus the variance of the means."""
+    mean, rest, deviation = centre(chi[..., :1], carry[..., :1], weight)
+    variance = (weight * (chi[..., 1:] + carry[..., 1:] + deviation.square())).sum(0)
+    return torch.cat([mean, variance], -1), torch.cat([rest, torch.zeros_like(rest)], -1)
+
+
+@dataclass(frozen=True, repr=False)
+class Normal(Family):
+    """Numbers with unknown mean and variance, with a Normal-Inverse-Gamma prior."""
+
+    @property
+    def pool(self) -> Pool:
+        """Pool around the means."""
+        return pool_mean_and_variance
+
+    @property
+    def n_statistics(self) -> int:
+        """Mean and variance."""
+        return 2
+
+    @property
+    def support(self) -> Support:
+        """Finite numbers."""
+        return reals()
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to a mean within ±10⁶ and a variance of at least 10⁻⁶."""
+        mean = raw[..., :1].clamp(-_LARGEST, _LARGEST)
+        variance = torch.nn.functional.softplus(raw[..., 1:].clamp(max=_LARGEST**2)) + _SMALLEST_VARIANCE
+        return torch.cat([mean, variance], -1)
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return torch.stack([y, torch.zeros_like(y)], -1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [0.0, 100.0], 1.0
+
+    def _posterior(self, evidence: Evidence) -> "NormalPosterior":
+        return NormalPosterior(self, evidence)
+
+
+class NormalPosterior(Posterior[Normal]):
+    """Normal-Inverse-Gamma over mean and variance."""
+
+    def __init__(self, family: Normal, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.mean, self.mean_carry = self.chi[..., 0], self.carry[..., 0]
+        self.variance = self.mean_statistics[..., 1]
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        squared = ((y - self.mean) - self.mean_carry).square() / self.variance
+        return -HALF_LOG_2PI - 0.5 * (self.variance.log() - digamma_remainder(self.n / 2) + squared + 1 / self.n)
+
+    def _entropy(self) -> Tensor:
+        a = self.n / 2
+        shape = gamma_entropy(a) - 2.5 * digamma_remainder(a) - a.log() - 0.5 * self.n.log()
+        return shape + 1.5 * self.variance.log() + HALF_LOG_2PI + 0.5
+
+    def predictive(self) -> StudentT:
+        """Return Student's t with n degrees of freedom."""
+        scale = (self.variance * (1 + 1 / self.n)).sqrt()
+        return StudentT(self.mean, scale, self.n, self.mean_carry, self.dtype)
+
+    def likelihood(self) -> StudentT:
+        """Return the Normal with mean m and variance v."""
+        infinite = torch.full_like(self.n, torch.inf)
+        return StudentT(self.mean, self.variance.sqrt(), infinite, self.mean_carry, self.dtype)

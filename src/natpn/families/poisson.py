@@ -1,0 +1,72 @@
+"""Poisson: counts.
+
+- Likelihood: λ^y e^{−λ}/y!; u(y) = y.
+- Prior: Gamma(α = nχ, β = n); default χ = 1, n = 1.
+- Expected log-likelihood: y (ψ(α) − log n) − χ − log y!, which with D and S of `natpn.special` is
+  y φ(nχ) − D(y, χ) − S(y).
+- Predictive: negative binomial with mean χ and size nχ.
+- Entropy: with respect to dλ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
+from natpn.distributions.support import Support, counts
+from natpn.evidence import Evidence
+from natpn.families.base import Family, Posterior, rate_link
+from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy
+
+
+@dataclass(frozen=True, repr=False)
+class Poisson(Family):
+    """Counts, with a Gamma prior on the rate."""
+
+    @property
+    def n_statistics(self) -> int:
+        """The mean count."""
+        return 1
+
+    @property
+    def support(self) -> Support:
+        """Counts."""
+        return counts()
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to rates."""
+        return rate_link(raw)
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return y.unsqueeze(-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1.0], 1.0
+
+    def _posterior(self, evidence: Evidence) -> "PoissonPosterior":
+        return PoissonPosterior(self, evidence)
+
+
+class PoissonPosterior(Posterior[Poisson]):
+    """Gamma over the rate."""
+
+    def __init__(self, family: Poisson, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.rate = self.mean_statistics[..., 0]
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        gap = (y - self.chi[..., 0]) - self.carry[..., 0]
+        return y * digamma_remainder(self.n * self.rate) - deviance(y, self.rate, gap) - factorial_remainder(y)
+
+    def _entropy(self) -> Tensor:
+        return gamma_entropy(self.n * self.rate) - self.n.log()
+
+    def predictive(self) -> NegativeBinomialDistribution:
+        """Return the negative binomial with mean χ and size nχ."""
+        return NegativeBinomialDistribution(self.rate, self.n * self.rate, self.dtype)
+
+    def likelihood(self) -> NegativeBinomialDistribution:
+        """Return the Poisson with rate χ."""
+        return NegativeBinomialDistribution(self.rate, torch.full_like(self.rate, torch.inf), self.dtype)

@@ -1,0 +1,87 @@
+"""Von Mises–Fisher: directions on the circle (dimension 2) and the sphere (dimension 3), concentration κ known.
+
+- Likelihood: C(κ) exp(κ μᵀy) for unit vectors y; u(y) = y.
+- Prior: on μ, von Mises–Fisher with concentration c = κn|χ| around m = χ/|χ|; default χ = 0, the uniform
+  distribution, n = 1.
+- Expected log-likelihood, with A, B, W of `natpn.distributions.von_mises_fisher`: B(κ) − κ (1 − A(c) mᵀy).
+- Predictive: von Mises–Fisher around a direction that is von Mises–Fisher.
+- Entropy: with respect to the surface element; c W(c) − B(c).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from natpn.distributions import VonMisesFisher as VonMisesFisherDistribution
+from natpn.distributions.support import Support, unit_vectors
+from natpn.distributions.von_mises_fisher import direction, length_gap, log_constant, mean_length
+from natpn.evidence import Evidence
+from natpn.families.base import Family, Posterior, positive_parameter, whole_parameter
+
+
+@dataclass(frozen=True, repr=False)
+class VonMisesFisher(Family):
+    """Unit vectors of known concentration, with a von Mises–Fisher prior."""
+
+    dimension: int = 3
+    concentration: float = 1.0
+
+    def __post_init__(self) -> None:
+        whole_parameter("dimension", self.dimension, range(2, 4))
+        positive_parameter("concentration", self.concentration)
+
+    @property
+    def n_statistics(self) -> int:
+        """The mean vector."""
+        return self.dimension
+
+    @property
+    def support(self) -> Support:
+        """Vectors of length 1."""
+        return unit_vectors(self.dimension)
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs into the unit ball."""
+        raw = raw.clamp(-1e15, 1e15)
+        return raw / (1 + raw.square().sum(-1, keepdim=True)).sqrt()
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return torch.nn.functional.normalize(y, dim=-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [0.0] * self.dimension, 1.0
+
+    def _posterior(self, evidence: Evidence) -> "VonMisesFisherPosterior":
+        return VonMisesFisherPosterior(self, evidence)
+
+
+class VonMisesFisherPosterior(Posterior[VonMisesFisher]):
+    """Von Mises–Fisher over the mean direction."""
+
+    def __init__(self, family: VonMisesFisher, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.resultant = family.concentration * self.n.unsqueeze(-1) * self.mean_statistics
+        self.c, self.centre = direction(self.resultant)
+        self.kappa = torch.full_like(self.c, family.concentration)
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        d = self.family.dimension
+        cosine = (self.centre * torch.nn.functional.normalize(y, dim=-1)).sum(-1)
+        return log_constant(self.kappa, d) - self.kappa * (1 - mean_length(self.c, d) * cosine)
+
+    def _entropy(self) -> Tensor:
+        d = self.family.dimension
+        return self.c * length_gap(self.c, d) - log_constant(self.c, d)
+
+    def predictive(self) -> VonMisesFisherDistribution:
+        """Return directions around an uncertain mean direction."""
+        return VonMisesFisherDistribution(self.resultant, self.kappa, dtype=self.dtype)
+
+    def likelihood(self) -> VonMisesFisherDistribution:
+        """Return directions around the posterior mean direction, an arbitrary one if there is none."""
+        first = torch.zeros_like(self.resultant)
+        first[..., 0] = 1.0
+        somewhere = self.resultant.abs().sum(-1, keepdim=True) > 0
+        return VonMisesFisherDistribution(torch.where(somewhere, self.resultant, first), self.kappa, True, self.dtype)

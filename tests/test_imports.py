@@ -1,0 +1,81 @@
+"""The order of modules: each imports only from rows above its own, and packages have no cycles."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import natpn
+
+ROOT = Path(natpn.__file__).parent
+ROWS = [
+    {"special", "densities", "encoders", "metrics", "parallel", "datasets"},
+    {"evidence", "distributions"},
+    {"families"},
+    {"network"},
+    {"training"},
+    {"tabular"},
+    {"estimators"},
+    {"baselines"},
+    {"experiments"},
+    {"report"},
+    {"serve", "export"},
+    {"cli"},
+]
+ROW = {name: number for number, names in enumerate(ROWS) for name in names}
+
+
+def module_of(path: Path) -> str:
+    parts = ("natpn", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Every natpn module that a file imports, wherever in the file it does so; relative imports are refused."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            modules = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {
+                m if (ROOT.parent / (m.replace(".", "/"))).with_suffix(".py").exists() else node.module for m in modules
+            }
+    return {name for name in found if name.split(".")[0] == "natpn"}
+
+
+FILES = {module_of(path): path for path in ROOT.rglob("*.py")}
+
+
+def test_every_module_has_a_row():
+    assert {name.split(".")[1] for name in FILES if "." in name} <= set(ROW)
+
+
+def test_modules_import_only_from_rows_above():
+    for name, path in FILES.items():
+        if "." not in name:
+            continue  # the package's own __init__ offers what is below it
+        own = name.split(".")[1]
+        for imported in imports_of(path):
+            assert "." in imported, f"{name} imports the top-level package"
+            other = imported.split(".")[1]
+            assert other == own or ROW[other] < ROW[own], f"{name} imports {imported}"
+
+
+def test_no_member_imports_its_own_package_and_there_are_no_cycles():
+    graph = {}
+    for name, path in FILES.items():
+        package = name.rsplit(".", 1)[0]
+        inside = {i for i in imports_of(path) if i.startswith(package + ".") or i == package}
+        if path.name != "__init__.py" and package != "natpn":
+            assert package not in inside, f"{name} imports {package}, its own package"
+        graph[name] = {i for i in imports_of(path) if i in FILES and i != "natpn"}
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_importing_natpn_is_light():
+    import subprocess
+    import sys
+
+    code = "import natpn, sys; assert 'torch' not in sys.modules; natpn.Evidence; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
