@@ -4,8 +4,8 @@ Everything a network, a prior or a data point says about a target is `n` pseudo-
 statistics `χ`. Adding two of them pools the observations: n = n₁ + n₂ and χ = (n₁χ₁ + n₂χ₂)/n. So the Bayesian update
 is `prior + evidence`, and an ensemble is `prior + e₁ + … + e_M`.
 
-Numerically, n lives in log space, weights are formed in float64, and what rounding takes from χ and log n is carried
-along: a prior that weighs 10⁻¹⁸ against a mean of 10⁶ is not lost.
+Numerically, n lives in log space, sums are formed and kept in float64, and where even those digits are too few (a prior
+that weighs 10⁻¹⁶ against a mean of 10⁶) what rounding takes from χ is carried along.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from natpn.special import widen
 
-Pool = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""(χ, its carry, weights), all with the summands in front and weights ending in 1 → the pooled χ and its carry."""
+Pool = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor | None]]
+"""(χ, carry and share of the one, χ, carry and share of the other) → χ and carry of both together, all in float64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +29,9 @@ class Evidence:
     Attributes:
         chi: Mean sufficient statistics, shape (..., S).
         log_n: Natural logarithm of the number of pseudo-observations, shape (...) or a number; −inf is no evidence.
-        pool: How χ of several is pooled; None is decided by what it is added to, and is the weighted mean
-            where nothing decides.
-        carry: What rounding took from `chi` and from `log_n`.
+        pool: How χ of several is pooled; None is decided by what it is added to, and is the weighted mean where nothing
+            decides.
+        exact: χ, what rounding took from it (or None), and log n, in float64, where these were calculated.
 
     Examples:
         >>> a = Evidence(torch.tensor([0.0]), 0.0)
@@ -43,14 +43,14 @@ class Evidence:
     chi: Tensor
     log_n: Tensor
     pool: Pool | None = None
-    carry: tuple[Tensor, Tensor] | None = None
+    exact: tuple[Tensor, Tensor | None, Tensor] | None = None
 
     def __init__(
         self,
         chi: Tensor,
         log_n: Tensor | float,
         pool: Pool | None = None,
-        carry: tuple[Tensor, Tensor] | None = None,
+        exact: tuple[Tensor, Tensor | None, Tensor] | None = None,
     ) -> None:
         if not isinstance(chi, Tensor) or not chi.is_floating_point() or chi.dim() == 0:
             raise ValueError(f"chi: expected a floating-point tensor of shape (..., S), got {_describe(chi)}")
@@ -59,22 +59,16 @@ class Evidence:
         object.__setattr__(self, "chi", chi.expand(*shape, -1))
         object.__setattr__(self, "log_n", log_n.expand(shape))
         object.__setattr__(self, "pool", pool)
-        object.__setattr__(self, "carry", carry)
+        object.__setattr__(self, "exact", exact)
 
     @property
     def batch_shape(self) -> torch.Size:
         """The shape of `log_n`."""
         return self.log_n.shape
 
-    def wide(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return χ, what is still to be added to it, and log n, in float64."""
-        chi, log_n = widen(self.chi), widen(self.log_n)
-        if self.carry is None:
-            return chi, torch.zeros_like(chi), log_n
-        rest, log_rest = (widen(c) for c in self.carry)
-        if chi is self.chi:  # it was float64 already, and the sum would lose the carry again
-            return chi, rest, log_n + log_rest
-        return chi + rest, torch.zeros_like(chi), log_n + log_rest
+    def wide(self) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Return χ, what is still to be added to it if anything, and log n, in float64."""
+        return self.exact or (widen(self.chi), None, widen(self.log_n))
 
     def __add__(self, other: Evidence) -> Evidence:
         if not isinstance(other, Evidence):
@@ -90,11 +84,9 @@ class Evidence:
                 "of the same family"
             )
         _broadcast(self.batch_shape, other.batch_shape, "the first evidence", "the second")
+        pool = self.pool or other.pool or weighted_mean
         dtype = torch.promote_types(self.chi.dtype, other.chi.dtype)
-        chi, carry, log_n = (
-            torch.stack(torch.broadcast_tensors(a, b)) for a, b in zip(self.wide(), other.wide(), strict=True)
-        )
-        return _pooled(chi, carry, log_n, self.pool or other.pool, dtype)
+        return rounded(_pooled(self.wide(), other.wide(), pool), pool, dtype)
 
     def __radd__(self, other: object) -> Evidence:
         """Let the built-in `sum` start from 0."""
@@ -107,64 +99,72 @@ class Evidence:
             raise ValueError(
                 f"dim: expected a non-empty dimension of the batch shape {tuple(self.batch_shape)}, got {dim}"
             )
-        chi, carry, log_n = (t.movedim(dim % dims, 0) for t in self.wide())
-        return _pooled(chi, carry, log_n, self.pool, self.chi.dtype)
+        pool = self.pool or weighted_mean
+        chi, carry, log_n = self.wide()
+        parts = [t.movedim(dim % dims, 0) for t in (chi, torch.zeros_like(chi) if carry is None else carry, log_n)]
+        while len(parts[0]) > 1:  # the first half with the second, and again
+            half = len(parts[0]) // 2
+            first, second, rest = ([t[a:b] for t in parts] for a, b in ((0, half), (half, 2 * half), (2 * half, None)))
+            chi, carry, log_n = _pooled((first[0], first[1], first[2]), (second[0], second[1], second[2]), pool)
+            pooled = (chi, torch.zeros_like(chi) if carry is None else carry, log_n)
+            parts = [torch.cat(pair) for pair in zip(pooled, rest, strict=True)]
+        return rounded((parts[0][0], parts[1][0], parts[2][0]), pool, self.chi.dtype)
 
 
-def exactly(chi: Tensor, log_n: Tensor, pool: Pool | None, dtype: torch.dtype) -> Evidence:
-    """Return float64 χ and log n as evidence of the given precision that carries what rounding takes."""
-    (high, rest), (log_high, log_rest) = split(chi, dtype), split(log_n, dtype)
-    return Evidence(high, log_high, pool, (rest, log_rest))
+def rounded(exact: tuple[Tensor, Tensor | None, Tensor], pool: Pool | None, dtype: torch.dtype) -> Evidence:
+    """Return evidence that shows χ and log n in the given precision, and keeps them in float64."""
+    chi, carry, log_n = exact
+    return Evidence(chi.to(dtype), log_n.to(dtype), pool, (chi, carry, log_n))
 
 
-def split(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return x in the given precision, and what that took from it."""
-    high = x.to(dtype)
-    with torch.no_grad():
-        rest = torch.where(high.isfinite(), x - high.to(x.dtype), 0.0).to(dtype)
-    return high, rest
+def weighted_mean(
+    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Pool by the weighted mean: for statistics of which only the ratio to their error matters."""
+    return torch.addcmul(a_share * plus(a, a_carry), b_share, plus(b, b_carry)), None
 
 
-def weighted_mean(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Pool by the weighted mean: what all families do whose statistics do not cancel."""
-    mean, rest, _ = centre(chi, carry, weight)
-    return mean, rest
-
-
-def centre(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the weighted mean over the first dimension, its carry, and each summand's deviation from it.
-
-    The mean is measured from the heaviest summand, so that a light one shifts it by a small number that is kept in
-    full.
-    """
-    heaviest = weight.argmax(0, keepdim=True)
-    anchor = torch.take_along_dim(chi, heaviest, 0)
-    anchor_carry = torch.take_along_dim(carry, heaviest, 0)
-    offset = (chi - anchor) + (carry - anchor_carry)
-    shift = (weight * offset).sum(0, keepdim=True)
-    mean = anchor + (shift + anchor_carry)
+def anchored_mean(
+    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Pool by the weighted mean, measured from the heavier of the two: a light one shifts it, and the shift is kept."""
+    heavier = a_share >= b_share
+    a_carry, b_carry = (torch.zeros_like(x) if carry is None else carry for x, carry in ((a, a_carry), (b, b_carry)))
+    anchor, rest = torch.where(heavier, a, b), torch.where(heavier, a_carry, b_carry)
+    shift = rest + torch.where(heavier, b_share, -a_share) * ((b - a) + (b_carry - a_carry))
+    total = anchor + shift
     with torch.no_grad():  # the error of that sum (Knuth); its derivative is zero
-        back = mean - anchor
-        rest = (anchor - (mean - back)) + ((shift + anchor_carry) - back)
-    return mean[0], rest[0], offset - shift
+        back = total - anchor
+        rest = (anchor - (total - back)) + (shift - back)
+    return total, rest
 
 
-def _pooled(chi: Tensor, carry: Tensor, log_n: Tensor, pool: Pool | None, dtype: torch.dtype) -> Evidence:
-    """Pool over the first dimension, which is not empty, and round to the given precision."""
-    pool = pool or weighted_mean
-    largest = log_n.detach().amax(0).clamp(min=torch.finfo(log_n.dtype).min)  # finite even if there is no evidence
-    weight = (log_n - largest).exp()
-    total = weight.sum(0)
-    silent = total == 0
-    total = total.masked_fill(silent, 1.0)
-    weight = (weight / total).unsqueeze(-1)
-    # A summand without weight is replaced by the heaviest one: whatever its χ was, infinities included, it
-    # says nothing.
-    heaviest = torch.take_along_dim(chi, weight.argmax(0, keepdim=True), 0).detach()
-    mean, rest = pool(torch.where(weight > 0, chi, heaviest), carry, weight)
-    high, error = split(mean, dtype)
-    log_high, log_rest = split((largest + total.log()).masked_fill(silent, -torch.inf), dtype)
-    return Evidence(high, log_high, pool, ((error + rest).to(dtype), log_rest))
+def plus(x: Tensor, carry: Tensor | None) -> Tensor:
+    """Return x with what is still to be added to it."""
+    return x if carry is None else x + carry
+
+
+def minus(y: Tensor, x: Tensor, carry: Tensor | None) -> Tensor:
+    """Return y − x, with what is still to be added to x taken from the difference."""
+    return y - x if carry is None else (y - x) - carry
+
+
+def _pooled(
+    first: tuple[Tensor, Tensor | None, Tensor], second: tuple[Tensor, Tensor | None, Tensor], pool: Pool
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    (a, a_carry, a_log), (b, b_carry, b_log) = first, second
+    lead = (a_log - b_log).nan_to_num(nan=0.0)  # −inf less −inf: neither has any evidence
+    shares = [torch.sigmoid(x).unsqueeze(-1) for x in (lead, -lead)]
+    log_n = torch.maximum(a_log, b_log) + torch.nn.functional.softplus(-lead.abs())
+    a, b = _heard(a, a_log, shares[0]), _heard(b, b_log, shares[1])
+    chi, carry = pool(a, a_carry, shares[0], b, b_carry, shares[1])
+    return chi, carry, log_n
+
+
+def _heard(chi: Tensor, log_n: Tensor, share: Tensor) -> Tensor:
+    """Return χ with 0 where it has no share in the sum: whatever it was there, infinities included, it says nothing."""
+    silent = (share == 0) | (log_n == -torch.inf).unsqueeze(-1)
+    return chi.masked_fill(silent, 0.0) if bool(silent.any()) else chi
 
 
 def _broadcast(a: torch.Size, b: torch.Size, first: str, second: str) -> torch.Size:

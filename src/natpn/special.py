@@ -12,10 +12,12 @@ between an exact and an asymptotic regime: a short series in 1/(x + 8) plus a cl
 - D(x, e) = x log(x/e) − x + e ≥ 0, the `deviance`, from x − e, which the caller forms without cancellation.
 - S(y) = log y! − y log y + y, the `factorial_remainder`; S → ½ log 2πy.
 
-Arithmetic is in float64 whatever comes in (`widen`), and results go back to the caller's precision (`narrow`).
+Families calculate in float64 whatever comes in (`widen`), and answer in the caller's precision (`narrow`). Only H,
+which the loss of a classifier evaluates for every class, may be asked for in float32.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,9 +26,11 @@ from torch.autograd import Function
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
+_PIECE = 16384  # elements that a kernel handles at a time
+_SETTLED = {torch.float32: 1e12, torch.float64: 1e100}  # where H(x) − ½ log x and x H′(x) have reached their limits
 _TINY = 1e-300  # keeps 0/0 away where nothing was expected and nothing came
 
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 _BINET_SERIES = tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, start=1))
 _DIGAMMA_SERIES = tuple(-b / (2 * k) for k, b in enumerate(_BERNOULLI, start=1))
 # (x + k)(x + 7 - k) = x(x + 7) + k(7 - k): the eight shifted arguments in four pairs, half the divisions.
@@ -94,45 +98,99 @@ def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
     return result
 
 
+# The kernels below overwrite their own intermediate results and run over pieces of a batch that stay in the cache:
+# fresh memory would cost more than the arithmetic. They are only called inside autograd functions.
+
+
+def _in_pieces(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    if x.numel() <= _PIECE or x.device.type != "cpu":
+        return kernel(x)
+    flat = x.reshape(-1)
+    result = torch.empty_like(flat)
+    for start in range(0, len(flat), _PIECE):
+        result[start : start + _PIECE] = kernel(flat[start : start + _PIECE])
+    return result.reshape(x.shape)
+
+
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    """Return Σ c_k x^k, as many terms of it as the precision has use for when x ≤ 1/64."""
+    if x.dtype == torch.float32:
+        coefficients = coefficients[:3]
     value = x * coefficients[-1]
     for c in coefficients[-2:0:-1]:
-        value = (value + c) * x
-    return value + coefficients[0]
+        value.add_(c).mul_(x)
+    return value.add_(coefficients[0])
 
 
-def _reciprocals(x: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Return 2x + 7 and 1/((x + k)(x + 7 - k)) for the four pairs."""
-    product = x * (x + 7)
-    return 2 * x + 7, [1 / (product + c) for c in _PAIRS]
+def _pairs(x: Tensor) -> list[Tensor]:
+    """Return (x + k)(x + 7 - k) for the four pairs of the eight arguments that a shift by 8 passes over."""
+    product = (x + 7).mul_(x)
+    return [product, *(product + c for c in _PAIRS[1:])]
+
+
+def _harmonic(pairs: list[Tensor], x: Tensor) -> Tensor:
+    """Return 1/x + … + 1/(x + 7), overwriting the pairs."""
+    total = pairs[0].reciprocal_()
+    for pair in pairs[1:]:
+        total.add_(pair.reciprocal_())
+    return total.mul_((2 * x).add_(7))
+
+
+def _log_product(pairs: list[Tensor], squared: Tensor) -> Tensor:
+    """Return log of x … (x + 7)/(x + 8)⁸, given 1/(x + 8)², overwriting nothing."""
+    ratio = pairs[0] * squared
+    for pair in pairs[1:]:
+        ratio.mul_(pair * squared)
+    return ratio.log_()
 
 
 def _digamma_remainder(x: Tensor) -> Tensor:
-    z = x + 8
-    r = 1 / z
-    total, pairs = _reciprocals(x)
-    series = _polynomial(_DIGAMMA_SERIES, r * r) * r - 0.5
-    return series * r + torch.log1p(8 / x) - total * (pairs[0] + pairs[1] + pairs[2] + pairs[3])
+    r = (x + 8).reciprocal_()
+    value = _polynomial(_DIGAMMA_SERIES, r * r).mul_(r).sub_(0.5).mul_(r)
+    return value.add_((8 / x).log1p_()).sub_(_harmonic(_pairs(x), x))
 
 
 def _trigamma_remainder(x: Tensor) -> Tensor:
     """Return φ′(x) = ψ′(x) − 1/x → 1/(2x²)."""
-    r = 1 / (x + 8)
+    r = (x + 8).reciprocal_()
     squared = r * r
-    total, pairs = _reciprocals(x)
-    total = total * total
-    shifts = sum(((total * w - 2) * w for w in pairs[1:]), (total * pairs[0] - 2) * pairs[0])
-    return (_polynomial(_BERNOULLI, squared) * r + 0.5) * squared + (shifts - 8 * r / x)
+    value = _polynomial(_BERNOULLI, squared).mul_(r).add_(0.5).mul_(squared)
+    value.sub_(r.mul_(8).div_(x))
+    total = (2 * x).add_(7).square_()
+    for pair in _pairs(x):
+        w = pair.reciprocal_()
+        value.add_((total * w).sub_(2).mul_(w))
+    return value
 
 
 def _binet(x: Tensor) -> Tensor:
-    z = x + 8
-    r = 1 / z
+    r = (x + 8).reciprocal_()
     squared = r * r
-    product = x * (x + 7)
-    ratios = [(product + c) * squared for c in _PAIRS]
-    logs = (x - 0.5) * torch.log1p(8 / x) - 8 - (ratios[0] * ratios[1] * ratios[2] * ratios[3]).log()
-    return _polynomial(_BINET_SERIES, squared) * r + logs
+    value = _polynomial(_BINET_SERIES, squared).mul_(r)
+    value.add_((8 / x).log1p_().mul_(x - 0.5)).sub_(8)
+    return value.sub_(_log_product(_pairs(x), squared))
+
+
+def _gamma_entropy(x: Tensor) -> Tensor:
+    """Return ½ log 2πx + R(x) + (1 − x) φ(x), the sum of the two kernels above with what they share."""
+    x = x.clamp(max=torch.finfo(x.dtype).max)
+    near = x.clamp(max=_SETTLED[x.dtype])
+    r = (near + 8).reciprocal_()
+    squared = r * r
+    pairs = _pairs(near)
+    value = _polynomial(_BINET_SERIES, squared).mul_(r).sub_(_log_product(pairs, squared))
+    phi = _polynomial(_DIGAMMA_SERIES, squared).mul_(r).sub_(0.5).mul_(r)
+    phi.sub_(_harmonic(pairs, near)).mul_(1 - near)
+    # the shift's logarithm enters R with the factor x − ½ and φ with 1 − x
+    value.add_(phi).add_((8 / near).log1p_().add_(x.log()).mul_(0.5))
+    return value.add_(HALF_LOG_2PI - 8)
+
+
+def _gamma_entropy_slope(x: Tensor) -> Tensor:
+    """Return H′(x) = (1 + x(1 − x) φ′(x))/x."""
+    near = x.clamp(max=_SETTLED[x.dtype])
+    value = _trigamma_remainder(near).mul_(near).mul_(1 - near).add_(1)
+    return value.div_(x).clamp_(max=torch.finfo(x.dtype).max)
 
 
 class _Elementwise(Function):
@@ -161,21 +219,31 @@ class _Widen(Function):
         return narrow(gradient, ctx.dtype)
 
 
-class _DigammaRemainder(_Elementwise):
+class _TrigammaRemainder(_Elementwise):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return _digamma_remainder(x)
+        return _in_pieces(_trigamma_remainder, x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
-        return gradient * _trigamma_remainder(x)
+        return gradient * (torch.polygamma(2, x) + 1 / x.square())
+
+
+class _DigammaRemainder(_Elementwise):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return _in_pieces(_digamma_remainder, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * _apply(_TrigammaRemainder, ctx.saved_tensors[0])
 
 
 class _Binet(_Elementwise):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return _binet(x)
+        return _in_pieces(_binet, x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -183,15 +251,25 @@ class _Binet(_Elementwise):
         return gradient * (digamma_remainder(x) + 0.5 / x)
 
 
-class _GammaEntropy(_Elementwise):
+class _GammaEntropySlope(_Elementwise):
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return HALF_LOG_2PI + 0.5 * x.log() + _binet(x) + (1 - x) * _digamma_remainder(x)
+        return _in_pieces(_gamma_entropy_slope, x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         x: Tensor = ctx.saved_tensors[0]
-        return gradient * (1 / x + (1 - x) * _trigamma_remainder(x))
+        return gradient * ((1 - x) * torch.polygamma(2, x) - torch.polygamma(1, x))
+
+
+class _GammaEntropy(_Elementwise):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return _in_pieces(_gamma_entropy, x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient * _apply(_GammaEntropySlope, ctx.saved_tensors[0])
 
 
 class _Deviance(_Elementwise):

@@ -1,10 +1,11 @@
-"""The library against mpmath, at every point of a family's grid: shared by the tests and by `benchmarks/numerics.py`."""
+"""The library against mpmath, at every point of a family's grid, for the tests and `benchmarks/numerics.py`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import mpmath as mp
 import torch
+
 from families.references import DIGITS, Reference, numbers
 
 LOG_N = [-80.0, -50.0, -20.0, -7.0, -2.0, 0.0, 1.3, 3.0, 7.0, 9.2, 12.0, 20.0, 28.0, 35.0, 41.0, 50.0, 65.0, 80.0]
@@ -50,7 +51,7 @@ def evaluate(
 
 
 def compare(reference: Reference, chi: torch.Tensor, log_n: torch.Tensor, y: torch.Tensor) -> Iterator[Point]:
-    """Yield every quantity at every row beside its exact value; χ, log n and y are taken as the numbers that they are."""
+    """Yield every quantity at every row beside its exact value for the very numbers that came in."""
     mp.mp.dps = DIGITS
     values, finite = evaluate(reference, chi, log_n, y)
     if not finite:

@@ -125,7 +125,7 @@ def bernoulli() -> Reference:
         entropy=lambda tau, n: dirichlet_entropy([tau[0], n - tau[0]]),
         predictive=lambda tau, n, y: stats.betabinom(1, tau[0], n - tau[0]).logpmf(y[0]),
         parameters=lambda tau, n, rng, size: stats.beta(tau[0], n - tau[0]).logpdf(rng.beta(tau[0], n - tau[0], size)),
-        chis=[[0.3], [0.9], [1e-7], [1 - 2.0**-20], [1e-18], [1e-30]],
+        chis=[[0.3], [0.9], [1e-7], [1 - 2.0**-20], [1e-18], [1e-30], [1.0], [0.0]],
         targets=lambda chi: [[0], [1]],
     )
 
@@ -259,8 +259,9 @@ def multivariate_normal(d: int) -> Reference:
         wishart = stats.invwishart(n + d - 1, n * covariance)
         sigma = wishart.rvs(size, random_state=rng).reshape(size, d, d)
         mu = mean + np.einsum("nij,nj->ni", np.linalg.cholesky(sigma / n), rng.normal(size=(size, d)))
-        conditional = [stats.multivariate_normal(mean, s / n).logpdf(m) for s, m in zip(sigma, mu, strict=True)]
-        return wishart.logpdf(np.moveaxis(sigma, 0, -1)) + np.array(conditional)
+        whitened = np.linalg.solve(np.linalg.cholesky(sigma / n), (mu - mean)[..., None])[..., 0]
+        conditional = -0.5 * (d * math.log(2 * math.pi) + np.linalg.slogdet(sigma / n)[1] + (whitened**2).sum(-1))
+        return wishart.logpdf(np.moveaxis(sigma, 0, -1)) + conditional
 
     def predictive(tau: list[float], n: float, y: list[float]) -> float:
         mean, covariance = split(tau, n)
@@ -359,12 +360,22 @@ def gamma(k: float, name: str = "gamma") -> Reference:
 
 def log_vmf_constant(x: Any, d: int) -> Any:
     if d == 2:
-        return -log2pi() - (mp.log(mp.besseli(0, x)) if x < 500 else x + _log_scaled_bessel(x))
+        return -log2pi() - (mp.log(_bessel(x)) if x < 200 else x + _log_scaled_bessel(x))
     return -mp.log(4 * mp.pi) - (mp.log(mp.sinh(x) / x) if x > 0 else mp.mpf(0))
 
 
+def _bessel(x: Any) -> Any:
+    """I₀(x) by its power series."""
+    total, term, k = mp.mpf(1), mp.mpf(1), 0
+    while term > total * mp.mpf(10) ** -DIGITS:
+        k += 1
+        term *= (x / (2 * k)) ** 2
+        total += term
+    return total
+
+
 def _log_scaled_bessel(x: Any) -> Any:
-    """log(e⁻ˣ I₀(x)) by its asymptotic series, whose smallest term at x = 500 is far below any digit that counts."""
+    """log(e⁻ˣ I₀(x)) by its asymptotic series, whose smallest term at x = 200 is below any digit that counts."""
     total, term, k = mp.mpf(1), mp.mpf(1), 0
     while abs(term) > mp.mpf(10) ** -DIGITS and k < 900:
         k += 1
@@ -382,6 +393,8 @@ def von_mises_fisher(d: int, kappa: float) -> Reference:
 
     def mp_entropy(tau: list[Any], n: Any) -> Any:
         c = kappa * length(tau)
+        if c == 0:
+            return -log_vmf_constant(c, d)
         slope = mp.diff(lambda e: -log_vmf_constant(c + e * min(c, 1), d), 0, h=mp.mpf(10) ** (-DIGITS // 3)) / min(
             c, 1
         )

@@ -1,17 +1,18 @@
 """What every family promises, checked over the registry: none is skipped."""
 
+import itertools
 import math
 
 import mpmath as mp
 import numpy as np
 import pytest
 import torch
-from families.accuracy import QUANTITIES, compare, evaluate, grid
-from families.references import DIGITS, REFERENCES, Reference, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from families.accuracy import QUANTITIES, compare, evaluate, grid
+from families.references import DIGITS, REFERENCES, Reference, numbers
 from natpn.families import FAMILIES
 
 ALL = [pytest.param(r, id=repr(r.family)) for references in REFERENCES.values() for r in references]
@@ -66,7 +67,7 @@ def test_predictive_is_the_unit_step_of_g_and_scipys(reference):
 @every_family
 @pytest.mark.parametrize("kind", ["predictive", "likelihood"])
 def test_distributions_of_targets_have_mass_one_and_their_moments(reference, kind):
-    """Mass, mean and entropy by summation or integration; by ratios of densities over draws where that has too many cells."""
+    """Mass, entropy, mean and variance by summation or integration."""
     for chi in reference.chis[: reference.ordinary]:
         chi = torch.tensor(chi, dtype=torch.float64)
         distribution = getattr(posterior(reference, chi, torch.tensor(3.0, dtype=torch.float64)), kind)()
@@ -110,8 +111,8 @@ def cells(reference: Reference, distribution) -> tuple[torch.Tensor, torch.Tenso
         if name == "StudentT":
             return distribution.loc + distribution.scale * t.sinh(), w * distribution.scale * t.cosh()
         if name == "LogStudentT":
-            log_y = (distribution.loc + distribution.scale * t.sinh()).clamp(-600, 600)
-            inside = log_y.abs() < 600
+            log_y = (distribution.loc + distribution.scale * t.sinh()).clamp(-300, 300)
+            inside = log_y.abs() < 300
             return log_y[inside].exp(), (w * distribution.scale * t.cosh() * log_y.exp())[inside]
         return distribution.scale * t.exp(), w * distribution.scale * t.exp()
     if name == "VonMisesFisher" and distribution.dim == 2:
@@ -167,7 +168,7 @@ def test_expected_is_below_predictive_and_the_gap_closes(reference):
             )
         assert all(gap >= -1e-12 for gap in gaps)
         assert gaps[-1] < 1e-6
-        assert all(b <= a + 1e-12 for a, b in zip(gaps, gaps[1:], strict=False))
+        assert all(b <= a + 1e-12 for a, b in itertools.pairwise(gaps))
         likelihood = p.likelihood().log_prob(target(reference, y)).item()
         assert_close(likelihood, p.expected_log_likelihood(target(reference, y)).item(), rtol=1e-5, atol=1e-5)
 
@@ -187,7 +188,7 @@ def test_entropy_is_the_mean_surprise_of_draws(reference):
 @every_family
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9)])
 def test_right_to_the_last_digit(reference, dtype, tolerance):
-    """The stated tolerances over the stated ranges; `benchmarks/numerics.py` prints how far below them the errors are."""
+    """The stated tolerances over the stated ranges; `benchmarks/numerics.py` prints the errors themselves."""
     for point in compare(reference, *grid(reference, dtype)):
         assert point.error <= tolerance, point
 
@@ -236,7 +237,7 @@ def test_link_leaves_nan_visible(reference):
 
 
 @every_family
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(st.data())
 def test_drawn_parameters(reference, data):
     """Raw outputs, evidence and a target, all drawn: right in both precisions."""

@@ -44,7 +44,7 @@ class StudentT(ScalarDistribution):
         self.scale: Tensor
         self.df: Tensor
         self.loc, self.scale, self.df = torch.broadcast_tensors(loc, scale, finite_count(df))
-        self.loc_carry = torch.zeros_like(loc) if loc_carry is None else loc_carry
+        self.loc_carry = torch.zeros_like(self.loc) if loc_carry is None else loc_carry
         super().__init__(self.loc.shape, self._support(), dtype)
 
     def _support(self) -> Support:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from natpn.distributions.base import Distribution
 from natpn.distributions.support import Support
-from natpn.evidence import Evidence, Pool, exactly, weighted_mean
-from natpn.special import digamma, gamma_entropy, narrow
+from natpn.evidence import Evidence, Pool, plus, rounded, weighted_mean
+from natpn.special import gamma_entropy, narrow
 
 F = TypeVar("F", bound="Family")
 
@@ -95,7 +95,7 @@ class Family(ABC):
         given = given.expand(self.n_statistics) if given.dim() == 0 else given
         self._check_size(given)
         log_n = torch.log(torch.as_tensor(n, dtype=torch.float64, device=device))
-        prior = exactly(given, log_n, self.pool, dtype or torch.get_default_dtype())
+        prior = rounded((given, None, log_n), self.pool, dtype or torch.get_default_dtype())
         if not bool(self._posterior(prior).entropy().isfinite().all()):
             raise ValueError(f"chi: {given.tolist()} with n = {n} is not a proper prior of {self!r}")
         return prior
@@ -161,15 +161,19 @@ class Posterior(ABC, Generic[F]):
     @property
     def mean_statistics(self) -> Tensor:
         """χ in float64, with all that was carried."""
-        return self.chi + self.carry
+        return plus(self.chi, self.carry)
 
 
-def dirichlet_entropy(alpha: Tensor, total: Tensor) -> Tensor:
+def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
 
-    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates.
+    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates. H, by far the most of the
+    work, is evaluated in the given precision.
     """
-    return gamma_entropy(alpha).sum(-1) - gamma_entropy(total) - (alpha.shape[-1] - 1) * digamma(total)
+    signs = torch.ones(alpha.shape[-1] + 1, dtype=dtype, device=alpha.device)
+    signs[-1] = -1
+    parts = signs * gamma_entropy(torch.cat([alpha, total.unsqueeze(-1)], -1).to(dtype))
+    return parts.sum(-1, dtype=alpha.dtype) - (alpha.shape[-1] - 1) * torch.digamma(total)
 
 
 def positive_parameter(name: str, value: float) -> None:

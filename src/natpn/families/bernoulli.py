@@ -15,14 +15,18 @@ from torch import Tensor
 
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
-from natpn.evidence import Evidence
+from natpn.evidence import Evidence, Pool, anchored_mean, minus
 from natpn.families.base import Family, Posterior, dirichlet_entropy
-from natpn.special import digamma_remainder
 
 
 @dataclass(frozen=True, repr=False)
 class Bernoulli(Family):
     """0 or 1, with a Beta prior."""
+
+    @property
+    def pool(self) -> Pool:
+        """Keep the digits of 1 − χ as well as those of χ."""
+        return anchored_mean
 
     @property
     def n_statistics(self) -> int:
@@ -53,12 +57,12 @@ class BernoulliPosterior(Posterior[Bernoulli]):
 
     def __init__(self, family: Bernoulli, evidence: Evidence) -> None:
         super().__init__(family, evidence)
-        self.failure = (1 - self.chi[..., 0]) - self.carry[..., 0]
+        self.failure = minus(torch.ones_like(self.chi), self.chi, self.carry)[..., 0]
         self.success = self.mean_statistics[..., 0]
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         chosen = torch.where(y > 0.5, self.success, self.failure)
-        return chosen.log() + digamma_remainder(self.n * chosen) - digamma_remainder(self.n)
+        return torch.digamma(self.n * chosen) - torch.digamma(self.n)
 
     def _entropy(self) -> Tensor:
         return dirichlet_entropy(self.n.unsqueeze(-1) * torch.stack([self.failure, self.success], -1), self.n)

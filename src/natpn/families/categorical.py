@@ -17,7 +17,6 @@ from natpn.distributions import Categorical as CategoricalDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence
 from natpn.families.base import Family, Posterior, dirichlet_entropy, probability_link, whole_parameter
-from natpn.special import digamma_remainder
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,10 +63,10 @@ class CategoricalPosterior(Posterior[Categorical]):
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         shape = torch.broadcast_shapes(y.shape, self.total.shape)
         alpha = self.alpha.expand(*shape, -1).gather(-1, y.long().expand(shape).unsqueeze(-1)).squeeze(-1)
-        return (alpha / self.total).log() + digamma_remainder(alpha) - digamma_remainder(self.total)
+        return torch.digamma(alpha) - torch.digamma(self.total)
 
     def _entropy(self) -> Tensor:
-        return dirichlet_entropy(self.alpha, self.total)
+        return dirichlet_entropy(self.alpha, self.total, self.dtype)
 
     def predictive(self) -> CategoricalDistribution:
         """Return the classes with their posterior mean probabilities."""

@@ -76,7 +76,7 @@ class MultinomialPosterior(Posterior[Multinomial]):
         return fit + (y * digamma_remainder(self.alpha)).sum(-1) - trials * digamma_remainder(self.total)
 
     def _entropy(self) -> Tensor:
-        return dirichlet_entropy(self.alpha, self.total)
+        return dirichlet_entropy(self.alpha, self.total, self.dtype)
 
     def predictive(self, total_count: Tensor | float = 1.0) -> DirichletMultinomial:
         """Return counts of `total_count` trials; `log_prob` takes the number of trials from the counts."""

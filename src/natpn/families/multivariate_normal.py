@@ -23,7 +23,7 @@ from torch import Tensor
 from natpn.distributions import MultivariateT
 from natpn.distributions.multivariate_t import log_determinant, mahalanobis
 from natpn.distributions.support import Support, vectors
-from natpn.evidence import Evidence, Pool, centre
+from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
 from natpn.families.base import Family, Posterior, whole_parameter
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
@@ -31,19 +31,20 @@ _SMALLEST_SCALE = 1e-3
 _LARGEST = 1e6
 
 
-def pool_mean_and_factor(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def pool_mean_and_factor(
+    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
+) -> tuple[Tensor, Tensor]:
     """Pool (mean, Cholesky factor of the covariance)."""
-    size = chi.shape[-1]
-    d = (math.isqrt(9 + 8 * size) - 3) // 2
-    mean, rest, deviation = centre(chi[..., :d], carry[..., :d], weight)
-    factor = unpack(chi[..., d:] + carry[..., d:], d)
-    root = torch.where(weight > 0, weight, 1.0).sqrt() * (weight > 0)
-    rows = torch.cat([factor.mT, deviation.unsqueeze(-2)], -2) * root.unsqueeze(-1)
-    stacked = rows.movedim(0, -3).flatten(-3, -2)
-    upper = torch.linalg.qr(stacked).R
+    d = (math.isqrt(9 + 8 * a.shape[-1]) - 3) // 2
+    total, carry = anchored_mean(a, a_carry, a_share, b, b_carry, b_share)
+    a, b = plus(a, a_carry), plus(b, b_carry)
+    roots = [(share.clamp(min=1e-300).sqrt() * (share > 0)).unsqueeze(-1) for share in (a_share, b_share)]
+    rows = [root * unpack(x[..., d:], d).mT for root, x in zip(roots, (a, b), strict=True)]
+    apart = roots[0] * roots[1] * (b - a)[..., :d].unsqueeze(-2)
+    upper = torch.linalg.qr(torch.cat([*torch.broadcast_tensors(*rows), apart], -2)).R
     signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).detach()
     packed = pack((signs.unsqueeze(-1) * upper).mT)
-    return torch.cat([mean, packed], -1), torch.cat([rest, torch.zeros_like(packed)], -1)
+    return torch.cat([total[..., :d], packed], -1), torch.cat([carry[..., :d], torch.zeros_like(packed)], -1)
 
 
 def unpack(packed: Tensor, d: int) -> Tensor:
@@ -107,7 +108,8 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
     def __init__(self, family: MultivariateNormal, evidence: Evidence) -> None:
         super().__init__(family, evidence)
         d = self.family.dimension
-        self.mean, self.mean_carry = self.chi[..., :d], self.carry[..., :d]
+        self.mean = self.chi[..., :d]
+        self.mean_carry = None if self.carry is None else self.carry[..., :d]
         self.factor = unpack(self.mean_statistics[..., d:], d)
 
     def _steps(self) -> tuple[Tensor, Tensor]:
@@ -119,7 +121,7 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         d = self.family.dimension
-        distance = mahalanobis(self.factor, (y - self.mean) - self.mean_carry)
+        distance = mahalanobis(self.factor, minus(y, self.mean, self.mean_carry))
         quadratic = (1 + (d - 1) / self.n) * distance + d / self.n
         return 0.5 * (self._steps()[1] - quadratic) - d * HALF_LOG_2PI - log_determinant(self.factor)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
-from natpn.evidence import Evidence, Pool, centre
+from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
 from natpn.families.base import Family, Posterior
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
@@ -25,11 +25,14 @@ _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
 
 
-def pool_mean_and_variance(chi: Tensor, carry: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def pool_mean_and_variance(
+    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
+) -> tuple[Tensor, Tensor]:
     """Pool (mean, variance): the mean of the variances plus the variance of the means."""
-    mean, rest, deviation = centre(chi[..., :1], carry[..., :1], weight)
-    variance = (weight * (chi[..., 1:] + carry[..., 1:] + deviation.square())).sum(0)
-    return torch.cat([mean, variance], -1), torch.cat([rest, torch.zeros_like(rest)], -1)
+    total, carry = anchored_mean(a, a_carry, a_share, b, b_carry, b_share)
+    apart = (plus(b, b_carry) - plus(a, a_carry))[..., :1]
+    between = a_share * b_share * apart.square()
+    return torch.cat([total[..., :1], total[..., 1:] + between], -1), carry
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,11 +75,12 @@ class NormalPosterior(Posterior[Normal]):
 
     def __init__(self, family: Normal, evidence: Evidence) -> None:
         super().__init__(family, evidence)
-        self.mean, self.mean_carry = self.chi[..., 0], self.carry[..., 0]
+        self.mean = self.chi[..., 0]
+        self.mean_carry = None if self.carry is None else self.carry[..., 0]
         self.variance = self.mean_statistics[..., 1]
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
-        squared = ((y - self.mean) - self.mean_carry).square() / self.variance
+        squared = minus(y, self.mean, self.mean_carry).square() / self.variance
         return -HALF_LOG_2PI - 0.5 * (self.variance.log() - digamma_remainder(self.n / 2) + squared + 1 / self.n)
 
     def _entropy(self) -> Tensor:

@@ -57,8 +57,9 @@ class PoissonPosterior(Posterior[Poisson]):
         self.rate = self.mean_statistics[..., 0]
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
-        gap = (y - self.chi[..., 0]) - self.carry[..., 0]
-        return y * digamma_remainder(self.n * self.rate) - deviance(y, self.rate, gap) - factorial_remainder(y)
+        return (
+            y * digamma_remainder(self.n * self.rate) - deviance(y, self.rate, y - self.rate) - factorial_remainder(y)
+        )
 
     def _entropy(self) -> Tensor:
         return gamma_entropy(self.n * self.rate) - self.n.log()

@@ -1,0 +1,59 @@
+"""Densities over the latent space: z → log p(z), whose level becomes the evidence.
+
+| name | density | good for |
+|---|---|---|
+| `gaussian_mixture` | normals with full covariances, fitted by expectation-maximisation | the default: clusters, fast |
+| `radial` | stack of radial flows | the paper's choice |
+| `maf` | masked autoregressive flow | curved but connected latents |
+| `spline` | autoregressive spline flow | the most flexible, the slowest |
+
+To add one: a file with a subclass of `Density` whose constructor is `(dim, **options)`, and a line in `DENSITIES`.
+"""
+
+import inspect
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from natpn.densities.base import Density
+from natpn.densities.gaussian_mixture import GaussianMixture
+from natpn.densities.radial import RadialFlow
+from natpn.densities.zuko_flows import MaskedAutoregressiveFlow, SplineFlow
+
+DENSITIES: dict[str, type[Density]] = {
+    "radial": RadialFlow,
+    "maf": MaskedAutoregressiveFlow,
+    "spline": SplineFlow,
+    "gaussian_mixture": GaussianMixture,
+}
+
+__all__ = ["DENSITIES", "Density", "GaussianMixture", "MaskedAutoregressiveFlow", "RadialFlow", "SplineFlow", "get"]
+
+
+def _unknown(what: str, given: str, choices: Iterable[str]) -> ValueError:
+    names = sorted(choices)
+    close = get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return ValueError(f"Unknown {what} {given!r}.{hint} Choose from: {', '.join(names)}.")
+
+
+def get(name: str, dim: int, **options: Any) -> Density:
+    """Make a density by name.
+
+    Args:
+        name: A key of `DENSITIES`.
+        dim: The number of latent features.
+        **options: Passed to the density.
+
+    Example:
+        >>> get("radial", 16, n_layers=4).dim
+        16
+    """
+    if name not in DENSITIES:
+        raise _unknown("density", name, DENSITIES)
+    kind = DENSITIES[name]
+    known = list(inspect.signature(kind).parameters)[1:]
+    for option in options:
+        if option not in known:
+            raise _unknown(f"option of density {name!r}:", option, known)
+    return kind(dim, **options)

@@ -1,0 +1,135 @@
+"""What every density over the latent space shares: its frame, its far field and its start-up.
+
+A member states log q(u) for u within `REACH` of the origin. The base adds the rest, for z in R^H:
+
+    u = (z − location) / scale,  r = ‖u‖,  s = max(1, r / REACH)
+    log p(z) = log q(u / s) − (s − 1) · max(−log q(u / s), REACH² / 2) − Σ log scale,  but never below −`FLOOR`
+
+Within REACH = 10⁴ standard deviations p is q to the letter. Beyond, log q is continued along the ray in proportion to
+r: an exponential tail that weighs less than exp(−REACH²/2) relative to a standard normal, so p still integrates to
+one in any arithmetic we have, decreases along every ray, and is finite in float32 however far z lies. At the floor
+gradients are zero.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+REACH = 1e4
+FLOOR = 1e30
+_SHRINK = 1e-15  # keeps the squares of entries up to 1e30 within float32
+
+Reduce = Callable[[Tensor], Tensor]
+
+
+def identity(summed: Tensor) -> Tensor:
+    """Return a summed statistic as it is: the sum over one process."""
+    return summed
+
+
+class Density(nn.Module, ABC):
+    """A normalised density over latents of `dim` numbers.
+
+    It computes in the precision of its own buffers and outside autocast: a log-density in half precision is noise.
+
+    Args:
+        dim: The number of latent features H.
+    """
+
+    location: Tensor
+    scale: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+            raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}.")
+        self.dim = dim
+        self.register_buffer("location", torch.zeros(dim))
+        self.register_buffer("scale", torch.ones(dim))
+
+    @abstractmethod
+    def _log_prob(self, u: Tensor) -> Tensor:
+        """Return log q of standardised latents (B, H) with norm up to `REACH`, as (B,)."""
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Return the log-density of latents.
+
+        Args:
+            z: Latents of shape (..., H), any size up to the range of their type. NaN stays NaN.
+
+        Returns:
+            Log-densities of shape (...), finite, in the precision of the module.
+        """
+        if z.ndim == 0 or z.shape[-1] != self.dim:
+            raise ValueError(f"z must have shape (..., {self.dim}), got {tuple(z.shape)}.")
+        if torch.is_autocast_enabled(z.device.type):
+            with torch.autocast(z.device.type, enabled=False):
+                return self.log_prob(z)
+        u = ((z.reshape(-1, self.dim).to(self.scale.dtype) - self.location) / self.scale).clamp(-FLOOR, FLOOR)
+        radius = torch.linalg.vector_norm(u * _SHRINK, dim=-1)
+        stretch = (radius / (_SHRINK * REACH)).clamp(min=1)
+        inner = self._log_prob(u / stretch[:, None])
+        slope = (-inner).clamp(min=REACH**2 / 2)
+        tail = slope * (stretch - 1)  # may overflow; the clamp then gives the floor, with zero gradients
+        value: Tensor = (inner - tail - self.scale.log().sum()).clamp(min=-FLOOR)
+        return value.reshape(z.shape[:-1])
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Return `log_prob(z)`."""
+        return self.log_prob(z)
+
+    @torch.no_grad()
+    def refit(
+        self,
+        z: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        reduce: Reduce = identity,
+    ) -> None:
+        """Fit to a sample by a method that is not gradient descent.
+
+        Here: set the frame, `location` and `scale`, to the sample's mean and standard deviation. That is meant for
+            start-up;
+        what gradient descent learns afterwards is relative to the frame. Members with a better method extend it.
+
+        Args:
+            z: Latents of shape (N, H).
+            weight: How often each row counts, (N,): weight 2 is the row twice, weight 0 its absence. Default: once.
+            generator: Randomness on the CPU, for members that draw. Default: seeded with 0, so refits repeat.
+            reduce: Sums a tensor over processes that each hold some rows. If their generators are seeded alike, all
+                arrive at the same parameters.
+        """
+        z, weight = self._checked(z, weight)
+        rows = reduce(weight.sum())
+        if not rows > 0:
+            raise ValueError("refit needs at least one row of positive weight, got none.")
+        mean = reduce(weight @ z) / rows
+        deviation = (reduce(weight @ (z - mean).square()) / rows).sqrt()
+        # A feature whose spread is rounding of its mean, or nothing beside the others', has no scale of its own.
+        widest = deviation.max()
+        constant = deviation <= 1e-6 * torch.maximum(mean.abs(), widest)
+        self.location.copy_(mean)
+        self.scale.copy_(torch.where(constant, torch.where(widest > 1e-12, widest, 1.0), deviation))
+
+    def _checked(self, z: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return rows and weights in float64, or say what is wrong with them."""
+        if z.ndim != 2 or z.shape[1] != self.dim:
+            raise ValueError(f"refit needs latents of shape (N, {self.dim}), got {tuple(z.shape)}.")
+        if weight is None:
+            weight = z.new_ones(z.shape[0])
+        if weight.shape != z.shape[:1]:
+            raise ValueError(f"weight must have shape ({z.shape[0]},), one number a row, got {tuple(weight.shape)}.")
+        if z.device.type == "mps":  # has no float64
+            z, weight = z.cpu(), weight.cpu()
+        z, weight = z.detach().double(), weight.detach().to(z.device).double()
+        for name, values in (("z", z), ("weight", weight)):
+            wrong = ~values.isfinite().reshape(len(z), -1).all(1) if len(z) else torch.zeros(0)
+            if wrong.any():
+                raise ValueError(
+                    f"{name} must be finite; row {int(wrong.nonzero()[0])} is not ({int(wrong.sum())} in all)."
+                )
+        if (weight < 0).any():
+            raise ValueError(f"weight must not be negative; row {int((weight < 0).nonzero()[0])} is.")
+        return z, weight

@@ -1,0 +1,228 @@
+"""Gaussian mixtures by expectation-maximisation, on standardised rows in float64.
+
+With features φ(z) = (1, z, zzᵀ) the log of a weighted component is linear, log π_k N(z | μ_k, Σ_k) = θ_kᵀ φ(z), so
+both steps are one matrix product: scores Θφ, and statistics Σ_i w_i r_ik φ(z_i) from the responsibilities r. Then,
+with N_k = Σ_i w_i r_ik,
+
+    π_k = N_k / N,   μ_k = Σ_i w_i r_ik z_i / N_k,   Σ_k = clip((S_k + ν Ψ) / (N_k + ν))
+
+where S_k is the scatter about μ_k, Ψ the covariance within the clusters of the start, pooled, and ν the number of
+rows it counts for: a component with few rows borrows the common shape at the common scale, and none collapses on a
+point. `clip` raises eigenvalues to `FLOOR_VARIANCE`, for latent spaces that do not fill their dimensions; it is the
+maximiser under that constraint. Hence each step increases (until it stays) the objective
+
+    Σ_i w_i log p(z_i) − ν/2 Σ_k (log |Σ_k| + tr(Ψ Σ_k⁻¹)).
+
+The start is k-means: centres drawn far apart (k-means++, the best of a few candidates each time), then Lloyd's
+iterations, which are the same statistics with responsibilities rounded to 0 and 1. Everything a step sums over rows
+passes through `reduce`, and rows are drawn by their content rather than their position, so the result does not depend
+on their order or on how processes share them.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from natpn.densities.base import Reduce, identity
+
+FLOOR_VARIANCE = 1e-6
+_CACHE = 2**19  # numbers: the features of a chunk of rows stay in cache
+_LLOYD = 10
+_BISECTIONS = 48
+_EMPTY = 1e-6  # rows: a component with less is gone
+
+
+class Mixture(NamedTuple):
+    """A mixture of K normals: ‖whitener_k (z − mean_k)‖² is component k's Mahalanobis distance."""
+
+    log_weight: Tensor  # (K,)
+    mean: Tensor  # (K, H)
+    whitener: (
+        Tensor  # (K, H, H), lower triangular with a positive diagonal: the inverse of the covariance's Cholesky factor
+    )
+
+
+class Statistics(NamedTuple):
+    """Sums over rows of responsibility × (1, z, zzᵀ), and the sum of log-densities."""
+
+    rows: Tensor  # (K,)
+    total: Tensor  # (K, H)
+    outer: Tensor  # (K, H, H)
+    log_likelihood: Tensor  # ()
+
+    def alive(self) -> "Statistics":
+        """Return the statistics without empty components."""
+        alive = self.rows > _EMPTY
+        return Statistics(self.rows[alive], self.total[alive], self.outer[alive], self.log_likelihood)
+
+    def scatter(self) -> Tensor:
+        """Return the scatter matrices about the means, (K, H, H)."""
+        return self.outer - self.total[:, :, None] * self.total[:, None, :] / self.rows[:, None, None]
+
+
+class Prior(NamedTuple):
+    """A covariance Ψ that counts for `rows` rows in every component."""
+
+    covariance: Tensor
+    rows: float
+
+
+def _natural(mixture: Mixture) -> Tensor:
+    """Return θ, (K, F): constant, linear and (upper triangle of) quadratic coefficients of the log joint."""
+    log_weight, mean, whitener = mixture
+    dim = mean.shape[1]
+    i, j = torch.triu_indices(dim, dim, device=mean.device)
+    precision = whitener.mT @ whitener
+    linear = (precision @ mean[:, :, None]).squeeze(-1)
+    quadratic = torch.where(i == j, -0.5, -1.0) * precision[:, i, j]
+    log_det = whitener.diagonal(dim1=1, dim2=2).log().sum(-1)
+    constant = log_weight + log_det - (dim * math.log(2 * math.pi) + (linear * mean).sum(-1)) / 2
+    return torch.cat([constant[:, None], linear, quadratic], dim=1)
+
+
+def _features(z: Tensor) -> Tensor:
+    """Return φ of the rows as columns, (F, N)."""
+    i, j = torch.triu_indices(z.shape[1], z.shape[1], device=z.device)
+    column = z.T.contiguous()
+    return torch.cat([torch.ones_like(column[:1]), column, column.index_select(0, i) * column.index_select(0, j)])
+
+
+def _chunk(dim: int) -> int:
+    """Return how many rows to take at a time."""
+    return max(64, 2 * _CACHE // ((dim + 1) * (dim + 2)))
+
+
+def log_density(z: Tensor, mixture: Mixture) -> Tensor:
+    """Return the log-density of each row, (N,)."""
+    theta = _natural(mixture)
+    return torch.cat([(theta @ _features(rows)).logsumexp(0) for rows in torch.split(z, _chunk(z.shape[1]))])
+
+
+def sufficient_statistics(
+    z: Tensor, weight: Tensor, mixture: Mixture, reduce: Reduce = identity, hard: bool = False
+) -> Statistics:
+    """Sum what the maximisation step needs over all rows.
+
+    Args:
+        z: Rows, (N, H).
+        weight: How often each counts, (N,).
+        mixture: Gives the responsibilities.
+        reduce: Sums each statistic over processes.
+        hard: Give each row to its likeliest component alone.
+    """
+    dim, theta = z.shape[1], _natural(mixture)
+    i, j = torch.triu_indices(dim, dim, device=z.device)
+    sums, log_likelihood, size = torch.zeros_like(theta), z.new_zeros(()), _chunk(dim)
+    for rows, w in zip(torch.split(z, size), torch.split(weight, size), strict=True):
+        features = _features(rows)
+        scores = theta @ features
+        log_sum = scores.logsumexp(0)
+        if hard:
+            share = torch.zeros_like(scores).scatter_(0, scores.argmax(0, keepdim=True), 1.0)
+        else:
+            share = (scores - log_sum).exp_()
+        sums += (share * w) @ features.T
+        log_likelihood += w @ log_sum
+    sums, log_likelihood = reduce(sums), reduce(log_likelihood)
+    outer = sums.new_zeros(len(sums), dim, dim)
+    outer[:, i, j] = sums[:, dim + 1 :]
+    outer[:, j, i] = sums[:, dim + 1 :]
+    return Statistics(sums[:, 0], sums[:, 1 : dim + 1], outer, log_likelihood)
+
+
+def maximise(statistics: Statistics, prior: Prior) -> Mixture:
+    """Return the mixture that maximises the objective given the responsibilities; empty components are dropped."""
+    kept = statistics.alive()
+    count = kept.rows[:, None, None]
+    covariance = (kept.scatter() + prior.rows * prior.covariance) / (count + prior.rows)
+    value, vector = torch.linalg.eigh(covariance)
+    root = vector * value.clamp(min=FLOOR_VARIANCE).sqrt()[:, None, :]
+    # Σ = root rootᵀ, so its Cholesky factor is Rᵀ of the QR decomposition of rootᵀ: no squared condition number.
+    upper = torch.linalg.qr(root.mT).R
+    lower = (upper * upper.diagonal(dim1=1, dim2=2).sign()[:, :, None]).mT
+    eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    whitener = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
+    return Mixture((kept.rows / kept.rows.sum()).log(), kept.total / kept.rows[:, None], whitener)
+
+
+def penalty(mixture: Mixture, prior: Prior) -> Tensor:
+    """Return the prior's part of the objective."""
+    log_det = -2 * mixture.whitener.diagonal(dim1=1, dim2=2).log().sum()
+    trace = ((mixture.whitener @ prior.covariance) * mixture.whitener).sum()
+    return -prior.rows / 2 * (log_det + trace)
+
+
+def choose_centres(z: Tensor, weight: Tensor, n: int, generator: torch.Generator, reduce: Reduce = identity) -> Tensor:
+    """Draw up to n rows far apart (k-means++), fewer if there are fewer distinct ones, as (n, H).
+
+    A row is drawn with probability ∝ weight × squared distance to the centres so far: order rows by a random
+    projection, and find by bisection the first at which the cumulated mass passes a uniform draw. Only sums over rows
+    are needed, so processes agree.
+    """
+    key = torch.atan((z * torch.randn(z.shape[1], generator=generator, dtype=z.dtype).to(z.device)).sum(-1))
+    key, order = key.sort()
+    z, weight = z[order], weight[order]
+    padded = torch.cat([z, z.new_zeros(1, z.shape[1])])
+    length = z.square().sum(-1)
+    distance = torch.ones_like(weight)
+    centres: list[Tensor] = []
+    negligible = 1e-10 * reduce(weight.sum())
+    while len(centres) < n:
+        cumulated = torch.cat([weight.new_zeros(1), (weight * distance).cumsum(0)])
+        mass = reduce(cumulated[-1])
+        if mass <= negligible:
+            break
+        trials = 1 if not centres else 2 + int(math.log(n))
+        target = torch.rand(trials, generator=generator, dtype=z.dtype).to(z.device) * mass
+        low, high = torch.full_like(target, -2.0), torch.full_like(target, 2.0)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            beyond = reduce(cumulated[torch.searchsorted(key, middle, right=True)]) > target
+            low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+        first = torch.searchsorted(key, low, right=True)
+        found = (first < torch.searchsorted(key, high, right=True)).to(z.dtype)
+        drawn = reduce(padded[first] * found[:, None]) / reduce(found).clamp(min=1)[:, None]
+        gap = (length - 2 * drawn @ z.T + drawn.square().sum(-1, keepdim=True)).clamp(min=0)
+        nearest = torch.minimum(gap, distance) if centres else gap
+        best = int(reduce(nearest @ weight).argmin())
+        distance = nearest[best]
+        centres.append(drawn[best])
+    return torch.stack(centres)
+
+
+def start(
+    z: Tensor, weight: Tensor, n: int, rows: float, generator: torch.Generator, reduce: Reduce = identity
+) -> tuple[Mixture, Prior]:
+    """Return the mixture of the k-means clusters, and their pooled covariance as the prior."""
+    mean = choose_centres(z, weight, n, generator, reduce)
+    eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    for _ in range(_LLOYD):
+        spheres = Mixture(torch.zeros_like(mean[:, 0]), mean, eye.expand(len(mean), -1, -1))
+        statistics = sufficient_statistics(z, weight, spheres, reduce, hard=True).alive()
+        last, mean = mean, statistics.total / statistics.rows[:, None]
+        if torch.equal(last, mean):
+            break
+    prior = Prior(statistics.scatter().sum(0) / statistics.rows.sum(), rows)
+    return maximise(statistics, prior), prior
+
+
+def improve(
+    z: Tensor,
+    weight: Tensor,
+    mixture: Mixture,
+    prior: Prior,
+    reduce: Reduce = identity,
+    tolerance: float = 1e-3,
+    max_steps: int = 100,
+) -> Mixture:
+    """Repeat both steps until the objective grows by less than `tolerance` a row."""
+    last = -math.inf
+    for _ in range(max_steps):
+        statistics = sufficient_statistics(z, weight, mixture, reduce)
+        objective = float((statistics.log_likelihood + penalty(mixture, prior)) / statistics.rows.sum())
+        if objective - last < tolerance:
+            break
+        mixture, last = maximise(statistics, prior), objective
+    return mixture

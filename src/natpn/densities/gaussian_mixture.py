@@ -1,0 +1,139 @@
+"""Mixture of normals with full covariances.
+
+    log q(u) = log Σ_k π_k N(u | μ_k, Σ_k),   Σ_k⁻¹ = A_kᵀ A_k,   π = softmax(logits)
+
+A_k is lower triangular: the strict lower triangle of `factor` as it is, its diagonal exponentiated (the upper
+triangle is not used). Any value of the parameters is thus a valid mixture and gradient descent needs no constraint.
+Then
+
+    log N(u | μ_k, Σ_k) = Σ_i log (A_k)_ii − ½ ‖A_k (u − μ_k)‖² − H/2 log 2π
+
+and one batched product whitens all rows by all components. `refit` sets the frame and the parameters by
+expectation-maximisation.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from natpn.densities import expectation_maximization as em
+from natpn.densities.base import Density, Reduce, identity
+
+LADDER = (1, 2, 4, 8, 16, 32, 64)
+_UNFITTED = 8  # components before the first refit, if their number is to be chosen
+_HELD_OUT = 0.2
+_SAMPLE = 16384  # rows that suffice to choose a number of components
+
+
+class GaussianMixture(Density):
+    """Gaussian mixture, trainable by gradient descent and by expectation-maximisation.
+
+    `refit` may leave another number of components than before: with "auto", and when the sample has fewer distinct
+    rows than asked for. The parameters are then new tensors, so make optimisers after it. `load_state_dict` takes any
+    number of components.
+
+    Args:
+        dim: The number of latent features H.
+        n_components: Their number, or "auto": `refit` then climbs the ladder 1, 2, 4, … 64 on a sample of the rows, as
+            long as a component has H + 2 of them. It keeps the last number that raised the log-likelihood on a held-out
+            fifth by more than a standard error, and goes on with it on all rows.
+        shrinkage: For how many rows the pooled covariance counts in each component's own, in `refit`.
+    """
+
+    def __init__(self, dim: int, n_components: int | str = "auto", shrinkage: float = 1.0) -> None:
+        super().__init__(dim)
+        automatic = n_components == "auto"
+        if not automatic and (isinstance(n_components, bool | str) or n_components < 1):
+            raise ValueError(f'n_components must be a whole number of at least 1 or "auto", got {n_components!r}.')
+        if not shrinkage >= 0:
+            raise ValueError(f"shrinkage must not be negative, got {shrinkage!r}.")
+        self.target: int | None = None if automatic else int(n_components)
+        self.shrinkage = shrinkage
+        k = self.target or _UNFITTED
+        self.logits = nn.Parameter(torch.zeros(k))
+        self.mean = nn.Parameter(torch.randn(k, dim))
+        self.factor = nn.Parameter(0.1 * torch.randn(k, dim, dim))
+
+    @property
+    def n_components(self) -> int:
+        """The number of components now."""
+        return len(self.logits)
+
+    def _log_prob(self, u: Tensor) -> Tensor:
+        log_diagonal = self.factor.diagonal(dim1=1, dim2=2)
+        whitener = self.factor.tril(-1) + torch.diag_embed(log_diagonal.exp())
+        shift = whitener @ self.mean[:, :, None]
+        white = torch.baddbmm(-shift, whitener, u.T.expand(len(shift), -1, -1))
+        constant = self.logits.log_softmax(0) + log_diagonal.sum(-1) - self.dim * math.log(2 * math.pi) / 2
+        distance: Tensor = torch.linalg.vecdot(white, white, dim=1)
+        return (constant[:, None] - distance / 2).logsumexp(0)
+
+    @torch.no_grad()
+    def refit(
+        self,
+        z: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        reduce: Reduce = identity,
+    ) -> None:
+        """Fit frame, weights, means and covariances to a sample (see `Density.refit` for the arguments)."""
+        super().refit(z, weight, generator, reduce)
+        generator = generator or torch.Generator().manual_seed(0)
+        z, weight = self._checked(z, weight)
+        u = (z - self.location.to(z)) / self.scale.to(z)
+        u, weight = u[weight > 0], weight[weight > 0]
+        if self.target is None:
+            mixture, prior = self._select(u, weight, generator, reduce)
+        else:
+            mixture, prior = em.start(u, weight, self.target, self.shrinkage, generator, reduce)
+        mixture = em.improve(u, weight, mixture, prior, reduce)
+        log_diagonal = mixture.whitener.diagonal(dim1=1, dim2=2).log()
+        self._resize(len(mixture.log_weight))
+        self.logits.copy_(mixture.log_weight)
+        self.mean.copy_(mixture.mean)
+        self.factor.copy_(mixture.whitener.tril(-1) + torch.diag_embed(log_diagonal))
+
+    def _select(
+        self, u: Tensor, weight: Tensor, generator: torch.Generator, reduce: Reduce
+    ) -> tuple[em.Mixture, em.Prior]:
+        """Return the best mixture on held-out rows, with its prior; equal rows are held out together."""
+        direction = torch.randn(self.dim, generator=generator, dtype=torch.float64).to(u)
+        chance = (1e4 * (u * direction).sum(-1)).remainder(1)
+        share = min(1.0, _SAMPLE / float(reduce(weight.sum())))
+        held_out = chance < _HELD_OUT * share
+        kept = (chance < share) & ~held_out
+        if not min(reduce(weight[kept].sum()), reduce(weight[held_out].sum())) > 0:  # too few distinct rows to divide
+            kept = held_out = weight > 0
+        available, worse = float(reduce(weight[kept].sum())), 0
+        for k in LADDER:
+            if k > 1 and k * (self.dim + 2) > available:
+                break
+            mixture, prior = em.start(u[kept], weight[kept], k, self.shrinkage, generator, reduce)
+            mixture = em.improve(u[kept], weight[kept], mixture, prior, reduce, tolerance=1e-2, max_steps=20)
+            score = em.log_density(u[held_out], mixture)
+            if k == 1:
+                best, chosen = score, (mixture, prior)
+                continue
+            gain = score - best
+            if reduce(weight[held_out] @ gain) > reduce(weight[held_out] @ gain.square()).sqrt():
+                best, worse, chosen = score, 0, (mixture, prior)
+            else:
+                worse += 1
+            if worse == 2 or len(mixture.log_weight) < k:
+                break
+        return chosen
+
+    def _resize(self, k: int) -> None:
+        if k != self.n_components:
+            for name, shape in (("logits", (k,)), ("mean", (k, self.dim)), ("factor", (k, self.dim, self.dim))):
+                old = getattr(self, name)
+                setattr(self, name, nn.Parameter(old.new_zeros(shape), requires_grad=old.requires_grad))
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+        stored = state_dict.get(prefix + "logits")
+        if stored is not None and stored.ndim == 1:
+            self._resize(len(stored))
+        super()._load_from_state_dict(state_dict, prefix, *args)

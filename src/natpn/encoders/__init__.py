@@ -1,0 +1,52 @@
+"""Encoders: from an input to a latent vector, in the last dimension.
+
+Any other ``nn.Module`` that does the same can be used in their place; there is no base class to inherit from.
+"""
+
+import inspect
+from typing import Any
+
+from torch import nn
+
+from natpn.encoders.base import check_choice
+from natpn.encoders.dense import DenseEncoder
+from natpn.encoders.image import ImageEncoder
+from natpn.encoders.piecewise import PiecewiseLinear
+from natpn.encoders.resnet import ResNet18Encoder
+from natpn.encoders.tabular import TabularEncoder
+
+ENCODERS: dict[str, type[nn.Module]] = {
+    "tabular": TabularEncoder,
+    "image": ImageEncoder,
+    "resnet18": ResNet18Encoder,
+    "dense": DenseEncoder,
+}
+
+__all__ = ["ENCODERS", "DenseEncoder", "ImageEncoder", "PiecewiseLinear", "ResNet18Encoder", "TabularEncoder", "get"]
+
+
+def get(name: str, **options: Any) -> nn.Module:
+    """Build an encoder by its name.
+
+    Args:
+        name: A key of ``ENCODERS``.
+        **options: Arguments of its class.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        ValueError: If the name or an option is unknown, or a needed option is missing.
+
+    Example:
+        >>> get("tabular", n_features=4, latent_dim=8).latent_dim
+        8
+    """
+    check_choice("encoder", name, ENCODERS)
+    parameters = inspect.signature(ENCODERS[name]).parameters
+    for option in options:
+        check_choice(f"option of the encoder {name!r}", option, parameters)
+    missing = [key for key, p in parameters.items() if p.default is p.empty and key not in options]
+    if missing:
+        raise ValueError(f"The encoder {name!r} needs {', '.join(missing)}: call get({name!r}, {missing[0]}=...).")
+    return ENCODERS[name](**options)

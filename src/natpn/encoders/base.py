@@ -1,0 +1,105 @@
+"""What every encoder shares: the bound that keeps float32 finite, the activation, the perceptron and the checks.
+
+Far from the training data the latent vector has to leave too, or the evidence could not fall (Theorem 1 of the paper).
+So every encoder here is piecewise affine in its input once it is in evaluation mode: LeakyReLU, convolutions, linear
+layers, linear interpolation, pooling, and batch normalisation with its running statistics. Group, layer or instance
+normalisation is not used: it divides by the scale of the very input it sees, so ``x`` and ``255 * x`` would get the
+same latent vector.
+
+What grows without end overflows. Inputs, hidden activations and latents are therefore cut at ±1e15 (``LIMIT``): the
+square of it, summed over 1e8 entries, is still a float32, and it leaves 23 decades for what one layer may add before
+the next cut. An encoder is exactly piecewise affine below the limit and finite above it, infinite inputs included.
+float16 has no such range; use bfloat16 where half precision is wanted.
+"""
+
+import difflib
+from collections.abc import Iterable
+from itertools import pairwise
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+LIMIT = 1e15
+
+Shape = tuple[int, int, int]
+
+
+def bound(x: Tensor) -> Tensor:
+    """Cut ``x`` at ±``LIMIT``; the gradient beyond is zero."""
+    return x.clamp(-LIMIT, LIMIT)
+
+
+class Activation(nn.Module):
+    """LeakyReLU, cut at ±``LIMIT`` in evaluation mode.
+
+    In training mode only the input of an encoder is cut: training data are of ordinary size, and a second cut would
+    cost a pass over every activation.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of ``x``, which is overwritten in training mode."""
+        return functional.leaky_relu(x, inplace=True) if self.training else bound(functional.leaky_relu(x))
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    """Chain linear layers from ``widths[0]`` to ``widths[-1]`` with activations between them."""
+    layers: list[nn.Module] = []
+    for n_in, n_out in pairwise(widths):
+        layers += [nn.Linear(n_in, n_out), Activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:
+    """Raise if ``value`` is none of the choices.
+
+    Raises:
+        ValueError: With the choices, and the nearest of them.
+    """
+    names = list(choices)
+    if value in names:
+        return
+    near = difflib.get_close_matches(str(value), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{argument} = {value!r} is unknown; choose one of {', '.join(map(repr, names))}.{hint}")
+
+
+def check_positive(**values: int) -> None:
+    """Raise unless every named value is an integer of at least 1.
+
+    Raises:
+        ValueError: With the name and the value that came.
+    """
+    for name, value in values.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name} = {value!r}, but a whole number of at least 1 is needed.")
+
+
+def check_shape(shape: Iterable[int]) -> Shape:
+    """Return an image's shape as a tuple, or raise.
+
+    Raises:
+        ValueError: If it is not (channels, height, width).
+    """
+    sizes = tuple(shape)
+    if len(sizes) != 3:
+        raise ValueError(f"shape = {sizes} has {len(sizes)} entries, but (channels, height, width) is needed.")
+    channels, height, width = sizes
+    check_positive(channels=channels, height=height, width=width)
+    return channels, height, width
+
+
+def flatten_images(x: Tensor, shape: Shape) -> tuple[Tensor, tuple[int, ...]]:
+    """Cut images at the limit and put all leading dimensions into one.
+
+    Returns:
+        The images, shape (B, channels, height, width), and the leading dimensions to restore.
+
+    Raises:
+        ValueError: If the images have another shape.
+    """
+    if tuple(x.shape[-3:]) != shape:
+        raise ValueError(
+            f"Images of shape {tuple(x.shape[-3:])} came in an input of shape {tuple(x.shape)}, but this encoder was "
+            f"built for (channels, height, width) = {shape}: resize the images, or build the encoder with their shape."
+        )
+    return bound(x).reshape(-1, *shape), tuple(x.shape[:-3])

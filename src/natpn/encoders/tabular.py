@@ -1,0 +1,85 @@
+"""The encoder for tables: a multi-layer perceptron, its numbers taken as they are or encoded piecewise-linearly."""
+
+from typing import Any, Literal, Self, get_args
+
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from natpn.encoders.base import bound, check_choice, check_positive, perceptron
+from natpn.encoders.piecewise import PiecewiseLinear
+
+Encoding = Literal["plain", "piecewise"]
+
+
+class TabularEncoder(nn.Module):
+    """Map rows of standardised numbers to latent vectors.
+
+    ``n_layers`` hidden layers with LeakyReLU and a linear map to the latent space: in the paper 3 of width 64
+    (Sensorless Drive), 3 of 16 (Bike Sharing), 2 of 16 (Concrete, Kin8nm). The forward pass has no random numbers, no
+    branches on data and writes no buffer, so members with stacked weights run together under ``torch.func.vmap``.
+
+    Args:
+        n_features: The number of columns.
+        latent_dim: The size of the latent vector.
+        hidden: The width of the hidden layers.
+        n_layers: The number of hidden layers.
+        encoding: "plain" feeds the numbers to the first layer; "piecewise" first encodes each by ``PiecewiseLinear``,
+            whose knots ``fit_knots`` places.
+        knots: The number of knots in each column, for the piecewise encoding.
+
+    Example:
+        >>> import torch
+        >>> X = torch.randn(100, 4)
+        >>> encoder = TabularEncoder(n_features=4, latent_dim=8, encoding="piecewise").fit_knots(X)
+        >>> encoder(X).shape
+        torch.Size([100, 8])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        latent_dim: int = 16,
+        *,
+        hidden: int = 64,
+        n_layers: int = 3,
+        encoding: Encoding = "plain",
+        knots: int = 16,
+    ) -> None:
+        super().__init__()
+        check_positive(n_features=n_features, latent_dim=latent_dim, hidden=hidden, n_layers=n_layers)
+        check_choice("encoding", encoding, get_args(Encoding))
+        self.n_features = n_features
+        self.latent_dim = latent_dim
+        self.encoding = PiecewiseLinear(n_features, knots) if encoding == "piecewise" else None
+        n_inputs = n_features * (knots - 1) if encoding == "piecewise" else n_features
+        self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim)
+
+    def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
+        """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.
+
+        Args:
+            X: Training inputs, shape (rows, n_features), finite.
+
+        Returns:
+            This encoder.
+        """
+        if self.encoding is not None:
+            self.encoding.fit_knots(X)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``x``, shape (..., n_features), to (..., latent_dim).
+
+        Raises:
+            ValueError: If the last dimension is not ``n_features``.
+        """
+        if x.ndim == 0 or x.shape[-1] != self.n_features:
+            raise ValueError(
+                f"The input has shape {tuple(x.shape)}, but this encoder was built for n_features = {self.n_features} "
+                f"in the last dimension."
+            )
+        x = bound(x)
+        if self.encoding is not None:
+            x = self.encoding(x)
+        latent: Tensor = bound(self.layers(x))
+        return latent

@@ -1,0 +1,43 @@
+"""One row per variant of every encoder: what the contract runs over."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from natpn.encoders import get
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    options: dict[str, Any]
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+
+    def build(self, seed: int = 0) -> nn.Module:
+        """Build the encoder, with knots and running statistics that are not those of a fresh one."""
+        torch.manual_seed(seed)
+        encoder = get(self.name, **self.options)
+        if hasattr(encoder, "fit_knots"):
+            encoder.fit_knots(2 * self.inputs(50) + 1)
+        with torch.no_grad():
+            encoder.train()(2 * self.inputs(4) + 1)
+        return encoder
+
+    def inputs(self, *leading: int, seed: int = 1) -> Tensor:
+        return torch.randn(*leading, *self.input_shape, generator=torch.Generator().manual_seed(seed))
+
+
+CASES = {
+    "tabular plain": Case("tabular", {"n_features": 6, "latent_dim": 5}, (6,), (5,)),
+    "tabular piecewise": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "piecewise"}, (6,), (5,)),
+    "image mnist": Case("image", {"shape": (1, 28, 28), "latent_dim": 5}, (1, 28, 28), (5,)),
+    "image cifar": Case("image", {"shape": (3, 32, 32), "latent_dim": 5}, (3, 32, 32), (5,)),
+    "image tiny": Case("image", {"shape": (1, 8, 8), "latent_dim": 5}, (1, 8, 8), (5,)),
+    "resnet18 small": Case("resnet18", {"shape": (3, 16, 16), "latent_dim": 5}, (3, 16, 16), (5,)),
+    "resnet18 large": Case("resnet18", {"shape": (3, 64, 64), "latent_dim": 5}, (3, 64, 64), (5,)),
+    "dense": Case("dense", {"shape": (3, 13, 18), "latent_dim": 5}, (3, 13, 18), (13, 18, 5)),
+    "dense reduced": Case("dense", {"shape": (3, 13, 18), "latent_dim": 5, "reduction": 2}, (3, 13, 18), (7, 9, 5)),
+}
