@@ -12,6 +12,7 @@ from torch import Tensor
 
 from natpn.distributions.base import INFINITE, Array, array, finite_count
 from natpn.distributions.counts import TAIL, CountDistribution
+from natpn.distributions.incomplete import upper_gamma
 from natpn.distributions.support import counts
 from natpn.special import deviance, factorial_remainder, stirling_step
 
@@ -79,6 +80,6 @@ def cdf(y: Array, mean: Array, size: Array) -> Array:
     y = np.floor(y)
     k = np.clip(y, 0.0, 1e300) + 1
     with np.errstate(over="ignore"):
-        limit = sp.gammaincc(k, (size + (k - 1) / 2) * np.log1p(mean / size))
+        limit = upper_gamma(k, (size + (k - 1) / 2) * np.log1p(mean / size))
     beta = sp.betaincc(k, np.minimum(size, 1e6 * k), mean / (size + mean))
     return np.where(y < 0, 0.0, np.where(y == np.inf, 1.0, np.where(size > 1e6 * k, limit, beta)))

@@ -1,0 +1,48 @@
+"""Every example in the documentation runs and prints what it says."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import natpn
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MODULES = [m.name for m in pkgutil.walk_packages(natpn.__path__, "natpn.")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_python_blocks_print_the_text_block_behind_them(page):
+    namespace: dict[str, object] = {}
+    for code, printed in re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", page.read_text(), re.DOTALL):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(compile(code, str(page), "exec"), namespace)
+        assert not printed or out.getvalue() == printed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstring_examples(name):
+    assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_readme_shows_the_demo():
+    example = (ROOT / "examples" / "families.py").read_text().split('"""', 2)[2].strip()
+    assert example in (ROOT / "README.md").read_text()
+
+
+def test_the_readme_lists_every_family():
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert rows == list(natpn.families.FAMILIES)
