@@ -11,12 +11,10 @@ chi = torch.tensor([[40.0], [40.0], [40.0]])  # a network predicts a rate of 40 
 log_n = torch.tensor([8.0, 2.0, -30.0])  # … having seen much like it, a little, and nothing
 posterior = family.posterior(prior + family.evidence(chi, log_n))
 
-predictive, familiarity = posterior.predictive(), log_n.exp() / (1 + log_n.exp())
+predictive, known = posterior.predictive(), log_n.exp() / (1 + log_n.exp())
 low, high = predictive.icdf(torch.tensor(0.05)), predictive.icdf(torch.tensor(0.95))
 for row in range(3):
-    print(
-        f"mean {predictive.mean[row]:5.1f}, 90 % in {low[row]:2.0f} … {high[row]:2.0f}, familiarity {familiarity[row]:.2f}"
-    )
+    print(f"mean {predictive.mean[row]:5.1f}, 90 % in {low[row]:2.0f} … {high[row]:2.0f}, familiarity {known[row]:.2f}")
 
 counts = torch.tensor([38.0, 44.0, 41.0])  # three counts come in: they are evidence too
 print("after three counts:", family.posterior(prior + family.observe(counts).sum(0)).predictive().mean)
