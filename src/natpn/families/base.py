@@ -15,7 +15,7 @@ from torch import Tensor
 from natpn.distributions.base import Distribution
 from natpn.distributions.support import Support
 from natpn.evidence import Evidence, Pool, plus, rounded, weighted_mean
-from natpn.special import gamma_entropy, narrow
+from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
 
@@ -164,18 +164,6 @@ class Posterior(ABC, Generic[F]):
         return plus(self.chi, self.carry)
 
 
-def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
-
-    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates. H, by far the most of the
-    work, is evaluated in the given precision.
-    """
-    signs = torch.ones(alpha.shape[-1] + 1, dtype=dtype, device=alpha.device)
-    signs[-1] = -1
-    parts = signs * gamma_entropy(torch.cat([alpha, total.unsqueeze(-1)], -1).to(dtype))
-    return parts.sum(-1, dtype=alpha.dtype) - (alpha.shape[-1] - 1) * torch.digamma(total)
-
-
 def positive_parameter(name: str, value: float) -> None:
     """Raise a ValueError unless the value is a finite positive number."""
     if not 0 < value < float("inf"):
@@ -187,13 +175,3 @@ def whole_parameter(name: str, value: int, choices: range) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value not in choices:
         upper = f" to {choices[-1]}" if len(choices) < 10**6 else " on"
         raise ValueError(f"{name}: expected a whole number from {choices[0]}{upper}, got {value!r}")
-
-
-def rate_link(raw: Tensor) -> Tensor:
-    """Map raw outputs to positive rates from 10⁻⁸ to 10⁸, by the exponential."""
-    return raw.clamp(-18.42, 18.42).exp()
-
-
-def probability_link(raw: Tensor) -> Tensor:
-    """Map raw outputs to probabilities, by the softmax."""
-    return raw.clamp(-1e30, 1e30).softmax(-1)

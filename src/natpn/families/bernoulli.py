@@ -16,7 +16,8 @@ from torch import Tensor
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence, Pool, anchored_mean, minus
-from natpn.families.base import Family, Posterior, dirichlet_entropy
+from natpn.families.base import Family, Posterior
+from natpn.families.kinds import dirichlet_entropy
 
 
 @dataclass(frozen=True, repr=False)

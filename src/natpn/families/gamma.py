@@ -8,7 +8,6 @@
 - Entropy: with respect to dλ.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,12 +16,13 @@ from torch import Tensor
 from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, positive_parameter, rate_link
+from natpn.families.base import Posterior, positive_parameter
+from natpn.families.kinds import PositiveMeanFamily
 from natpn.special import digamma_remainder, gamma_entropy
 
 
 @dataclass(frozen=True, repr=False)
-class Gamma(Family):
+class Gamma(PositiveMeanFamily):
     """Positive numbers of known shape, with a Gamma prior on the rate."""
 
     shape: float = 1.0
@@ -31,24 +31,9 @@ class Gamma(Family):
         positive_parameter("shape", self.shape)
 
     @property
-    def n_statistics(self) -> int:
-        """The mean."""
-        return 1
-
-    @property
     def support(self) -> Support:
         """Positive numbers."""
         return positive()
-
-    def link(self, raw: Tensor) -> Tensor:
-        """Map raw outputs to means."""
-        return rate_link(raw)
-
-    def _statistics(self, y: Tensor) -> Tensor:
-        return y.unsqueeze(-1)
-
-    def _default_prior(self) -> tuple[Sequence[float], float]:
-        return [1.0], 1.0
 
     def _posterior(self, evidence: Evidence) -> "GammaPosterior":
         return GammaPosterior(self, evidence)

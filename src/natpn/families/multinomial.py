@@ -8,7 +8,6 @@
 - Entropy: on the simplex, with respect to dp₁ … dp_{C−1}.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,32 +17,18 @@ from natpn.distributions import DirichletMultinomial
 from natpn.distributions.base import INFINITE
 from natpn.distributions.support import Support, count_vectors
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, dirichlet_entropy, probability_link, whole_parameter
+from natpn.families.kinds import DirichletFamily, DirichletPosterior
 from natpn.special import deviance, digamma_remainder, factorial_remainder
 
 
 @dataclass(frozen=True, repr=False)
-class Multinomial(Family):
+class Multinomial(DirichletFamily):
     """Counts over `n_classes` classes, with a Dirichlet prior."""
-
-    n_classes: int
-
-    def __post_init__(self) -> None:
-        whole_parameter("n_classes", self.n_classes, range(2, 10**9))
-
-    @property
-    def n_statistics(self) -> int:
-        """One per class."""
-        return self.n_classes
 
     @property
     def support(self) -> Support:
         """Vectors of counts."""
         return count_vectors(self.n_classes)
-
-    def link(self, raw: Tensor) -> Tensor:
-        """Map raw outputs to class probabilities."""
-        return probability_link(raw)
 
     def observe(self, y: Tensor) -> Evidence:
         """Return observed counts as evidence: one observation per trial."""
@@ -54,29 +39,18 @@ class Multinomial(Family):
     def _statistics(self, y: Tensor) -> Tensor:
         return y
 
-    def _default_prior(self) -> tuple[Sequence[float], float]:
-        return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
-
     def _posterior(self, evidence: Evidence) -> "MultinomialPosterior":
         return MultinomialPosterior(self, evidence)
 
 
-class MultinomialPosterior(Posterior[Multinomial]):
+class MultinomialPosterior(DirichletPosterior[Multinomial]):
     """Dirichlet over class probabilities."""
-
-    def __init__(self, family: Multinomial, evidence: Evidence) -> None:
-        super().__init__(family, evidence)
-        self.alpha = self.n.unsqueeze(-1) * self.mean_statistics
-        self.total = self.alpha.sum(-1)
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         trials = y.sum(-1)
         expected = trials.unsqueeze(-1) * (self.alpha / self.total.unsqueeze(-1))
         fit = factorial_remainder(trials) - (factorial_remainder(y) + deviance(y, expected, y - expected)).sum(-1)
         return fit + (y * digamma_remainder(self.alpha)).sum(-1) - trials * digamma_remainder(self.total)
-
-    def _entropy(self) -> Tensor:
-        return dirichlet_entropy(self.alpha, self.total, self.dtype)
 
     def predictive(self, total_count: Tensor | float = 1.0) -> DirichletMultinomial:
         """Return counts of `total_count` trials; `log_prob` takes the number of trials from the counts."""

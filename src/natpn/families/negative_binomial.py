@@ -9,7 +9,6 @@
 - Entropy: with respect to dp.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +19,13 @@ from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.negative_binomial import log_prob
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, dirichlet_entropy, positive_parameter, rate_link
+from natpn.families.base import Posterior, positive_parameter
+from natpn.families.kinds import PositiveMeanFamily, dirichlet_entropy
 from natpn.special import digamma_remainder
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(Family):
+class NegativeBinomial(PositiveMeanFamily):
     """Counts with known size r, with a Beta prior."""
 
     r: float = 1.0
@@ -34,24 +34,9 @@ class NegativeBinomial(Family):
         positive_parameter("r", self.r)
 
     @property
-    def n_statistics(self) -> int:
-        """The mean count."""
-        return 1
-
-    @property
     def support(self) -> Support:
         """Counts."""
         return counts()
-
-    def link(self, raw: Tensor) -> Tensor:
-        """Map raw outputs to mean counts."""
-        return rate_link(raw)
-
-    def _statistics(self, y: Tensor) -> Tensor:
-        return y.unsqueeze(-1)
-
-    def _default_prior(self) -> tuple[Sequence[float], float]:
-        return [1.0], 1.0
 
     def _posterior(self, evidence: Evidence) -> "NegativeBinomialPosterior":
         return NegativeBinomialPosterior(self, evidence)

@@ -8,7 +8,6 @@
 - Entropy: with respect to dλ.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,33 +16,19 @@ from torch import Tensor
 from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, rate_link
+from natpn.families.base import Posterior
+from natpn.families.kinds import PositiveMeanFamily
 from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy
 
 
 @dataclass(frozen=True, repr=False)
-class Poisson(Family):
+class Poisson(PositiveMeanFamily):
     """Counts, with a Gamma prior on the rate."""
-
-    @property
-    def n_statistics(self) -> int:
-        """The mean count."""
-        return 1
 
     @property
     def support(self) -> Support:
         """Counts."""
         return counts()
-
-    def link(self, raw: Tensor) -> Tensor:
-        """Map raw outputs to rates."""
-        return rate_link(raw)
-
-    def _statistics(self, y: Tensor) -> Tensor:
-        return y.unsqueeze(-1)
-
-    def _default_prior(self) -> tuple[Sequence[float], float]:
-        return [1.0], 1.0
 
     def _posterior(self, evidence: Evidence) -> "PoissonPosterior":
         return PoissonPosterior(self, evidence)

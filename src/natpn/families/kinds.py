@@ -1,0 +1,82 @@
+"""What families of one kind share: those of classes with a Dirichlet prior, and those of a positive mean."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from natpn.evidence import Evidence
+from natpn.families.base import Family, Posterior, whole_parameter
+from natpn.special import gamma_entropy
+
+
+@dataclass(frozen=True, repr=False)
+class DirichletFamily(Family):
+    """Families of classes: χ are class probabilities, the prior is Dirichlet(α = nχ), uniform by default."""
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        whole_parameter("n_classes", self.n_classes, range(2, 10**9))
+
+    @property
+    def n_statistics(self) -> int:
+        """One per class."""
+        return self.n_classes
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to class probabilities, by the softmax."""
+        return raw.clamp(-1e30, 1e30).softmax(-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
+
+
+D = TypeVar("D", bound=DirichletFamily)
+
+
+class DirichletPosterior(Posterior[D]):
+    """Dirichlet over class probabilities."""
+
+    def __init__(self, family: D, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.alpha = self.n.unsqueeze(-1) * self.mean_statistics
+        self.total = self.alpha.sum(-1)
+
+    def _entropy(self) -> Tensor:
+        return dirichlet_entropy(self.alpha, self.total, self.dtype)
+
+
+def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
+
+    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates. H, by far the most of the
+    work, is evaluated in the given precision, or in float32 if that is less.
+    """
+    dtype = dtype if dtype == torch.float64 else torch.float32
+    signs = torch.ones(alpha.shape[-1] + 1, dtype=dtype, device=alpha.device)
+    signs[-1] = -1
+    parts = signs * gamma_entropy(torch.cat([alpha, total.unsqueeze(-1)], -1).to(dtype))
+    return parts.sum(-1, dtype=alpha.dtype) - (alpha.shape[-1] - 1) * torch.digamma(total)
+
+
+@dataclass(frozen=True, repr=False)
+class PositiveMeanFamily(Family):
+    """Families of one positive mean: u(y) = y, and the prior is one observation of 1 by default."""
+
+    @property
+    def n_statistics(self) -> int:
+        """The mean."""
+        return 1
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to means from 10⁻⁸ to 10⁸, by the exponential."""
+        return raw.clamp(-18.42, 18.42).exp()
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return y.unsqueeze(-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1.0], 1.0
