@@ -16,7 +16,14 @@ from torch import Tensor
 from natpn.distributions import Categorical as CategoricalDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, dirichlet_entropy, probability_link, whole_parameter
+from natpn.families.base import (
+    Family,
+    Posterior,
+    dirichlet_entropy,
+    inverse_probability_link,
+    probability_link,
+    whole_parameter,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +48,15 @@ class Categorical(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to class probabilities."""
         return probability_link(raw)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map class probabilities to raw outputs."""
+        return inverse_probability_link(chi)
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) from the raw outputs, where small probabilities keep their digits."""
+        index = self.support.check(y).long().unsqueeze(-1)
+        return raw.clamp(-1e30, 1e30).log_softmax(-1).gather(-1, index).squeeze(-1)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.long(), self.n_classes)

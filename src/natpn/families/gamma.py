@@ -17,7 +17,7 @@ from torch import Tensor
 from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, positive_parameter, rate_link
+from natpn.families.base import Family, Posterior, inverse_rate_link, positive_parameter, rate_link
 from natpn.special import digamma_remainder, gamma_entropy
 
 
@@ -43,6 +43,10 @@ class Gamma(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means."""
         return rate_link(raw)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map means to raw outputs."""
+        return inverse_rate_link(chi)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)

@@ -18,7 +18,14 @@ from natpn.distributions import DirichletMultinomial
 from natpn.distributions.base import INFINITE
 from natpn.distributions.support import Support, count_vectors
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, dirichlet_entropy, probability_link, whole_parameter
+from natpn.families.base import (
+    Family,
+    Posterior,
+    dirichlet_entropy,
+    inverse_probability_link,
+    probability_link,
+    whole_parameter,
+)
 from natpn.special import deviance, digamma_remainder, factorial_remainder
 
 
@@ -44,6 +51,16 @@ class Multinomial(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to class probabilities."""
         return probability_link(raw)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map class probabilities to raw outputs."""
+        return inverse_probability_link(chi)
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) from the raw outputs, where small probabilities keep their digits."""
+        counts = self.support.check(y).to(raw.dtype)
+        ways = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
+        return ways + (counts * raw.clamp(-1e30, 1e30).log_softmax(-1)).sum(-1)
 
     def observe(self, y: Tensor) -> Evidence:
         """Return observed counts as evidence: one observation per trial."""

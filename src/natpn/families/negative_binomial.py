@@ -20,7 +20,7 @@ from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.negative_binomial import log_prob
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, dirichlet_entropy, positive_parameter, rate_link
+from natpn.families.base import Family, Posterior, dirichlet_entropy, inverse_rate_link, positive_parameter, rate_link
 from natpn.special import digamma_remainder
 
 
@@ -46,6 +46,10 @@ class NegativeBinomial(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to mean counts."""
         return rate_link(raw)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map mean counts to raw outputs."""
+        return inverse_rate_link(chi)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)

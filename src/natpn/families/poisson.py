@@ -17,7 +17,7 @@ from torch import Tensor
 from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, rate_link
+from natpn.families.base import Family, Posterior, inverse_rate_link, rate_link
 from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy
 
 
@@ -38,6 +38,10 @@ class Poisson(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to rates."""
         return rate_link(raw)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map rates to raw outputs."""
+        return inverse_rate_link(chi)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)
