@@ -4,16 +4,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from natpn import densities as densities
+    from natpn import distributions as distributions
+    from natpn import encoders as encoders
     from natpn import families as families
+    from natpn import network as network
+    from natpn import parallel as parallel
     from natpn.evidence import Evidence as Evidence
+    from natpn.network import NaturalPosteriorEnsemble as NaturalPosteriorEnsemble
+    from natpn.network import NaturalPosteriorNetwork as NaturalPosteriorNetwork
 
 __version__ = "0.1.0"
 
 # Where each public name lives; it is imported when it is first asked for, so that `import natpn` alone stays light.
-_HOMES = {"Evidence": "natpn.evidence"}
-_MODULES = ("distributions", "families")
+_HOMES = {
+    "Evidence": "natpn.evidence",
+    "NaturalPosteriorEnsemble": "natpn.network",
+    "NaturalPosteriorNetwork": "natpn.network",
+}
+_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel")
 
-__all__ = ["Evidence", "__version__", "distributions", "families"]
+__all__ = [
+    "Evidence",
+    "NaturalPosteriorEnsemble",
+    "NaturalPosteriorNetwork",
+    "__version__",
+    "densities",
+    "distributions",
+    "encoders",
+    "families",
+    "network",
+    "parallel",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -102,3 +102,13 @@ def test_stacked_members_take_rows_of_their_own() -> None:
 
     together = vmap(member)(parameters, buffers, X)
     torch.testing.assert_close(together, torch.stack([encoder(x) for encoder, x in zip(members, X, strict=True)]))
+
+
+def test_dropout_acts_in_training_alone():
+    encoder = TabularEncoder(n_features=3, latent_dim=4, dropout=0.5)
+    x = torch.randn(6, 3)
+    assert not torch.equal(encoder(x), encoder(x))
+    encoder.eval()
+    assert torch.equal(encoder(x), encoder(x))
+    with pytest.raises(ValueError, match=r"dropout = 1\.0"):
+        TabularEncoder(n_features=3, dropout=1.0)

@@ -34,6 +34,9 @@ class Distribution(torch.distributions.Distribution, ABC):
         self.target = target
         self.dtype = dtype
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(batch_shape={tuple(self.batch_shape)}, dtype={self.dtype})"
+
     @property
     def mean(self) -> Tensor:
         """The mean, or the centre of symmetry where no mean exists, or inf."""

@@ -41,12 +41,14 @@ class Activation(nn.Module):
         return functional.leaky_relu(x, inplace=True) if self.training else bound(functional.leaky_relu(x))
 
 
-def perceptron(*widths: int) -> nn.Sequential:
-    """Chain linear layers from ``widths[0]`` to ``widths[-1]`` with activations between them."""
+def perceptron(*widths: int, dropout: float = 0.0) -> nn.Sequential:
+    """Chain linear layers from ``widths[0]`` to ``widths[-1]`` with activations, and dropout if any, between them."""
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout = {dropout!r}, but a share of at least 0 and below 1 is needed.")
     layers: list[nn.Module] = []
-    for n_in, n_out in pairwise(widths):
-        layers += [nn.Linear(n_in, n_out), Activation()]
-    return nn.Sequential(*layers[:-1])
+    for n_in, n_out in pairwise(widths[:-1]):
+        layers += [nn.Linear(n_in, n_out), Activation(), *([nn.Dropout(dropout)] if dropout else [])]
+    return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:

@@ -15,8 +15,8 @@ class TabularEncoder(nn.Module):
     """Map rows of standardised numbers to latent vectors.
 
     ``n_layers`` hidden layers with LeakyReLU and a linear map to the latent space: in the paper 3 of width 64
-    (Sensorless Drive), 3 of 16 (Bike Sharing), 2 of 16 (Concrete, Kin8nm). The forward pass has no random numbers, no
-    branches on data and writes no buffer, so members with stacked weights run together under ``torch.func.vmap``.
+    (Sensorless Drive), 3 of 16 (Bike Sharing), 2 of 16 (Concrete, Kin8nm). The forward pass has no branches on data and
+    writes no buffer.
 
     Args:
         n_features: The number of columns.
@@ -26,6 +26,7 @@ class TabularEncoder(nn.Module):
         encoding: "plain" feeds the numbers to the first layer; "piecewise" first encodes each by ``PiecewiseLinear``,
             whose knots ``fit_knots`` places.
         knots: The number of knots in each column, for the piecewise encoding.
+        dropout: The share of hidden activations set to zero in training.
 
     Example:
         >>> import torch
@@ -44,6 +45,7 @@ class TabularEncoder(nn.Module):
         n_layers: int = 3,
         encoding: Encoding = "plain",
         knots: int = 16,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_positive(n_features=n_features, latent_dim=latent_dim, hidden=hidden, n_layers=n_layers)
@@ -52,7 +54,7 @@ class TabularEncoder(nn.Module):
         self.latent_dim = latent_dim
         self.encoding = PiecewiseLinear(n_features, knots) if encoding == "piecewise" else None
         n_inputs = n_features * (knots - 1) if encoding == "piecewise" else n_features
-        self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim)
+        self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim, dropout=dropout)
 
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
         """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.
@@ -78,8 +80,10 @@ class TabularEncoder(nn.Module):
                 f"The input has shape {tuple(x.shape)}, but this encoder was built for n_features = {self.n_features} "
                 f"in the last dimension."
             )
-        x = bound(x)
-        if self.encoding is not None:
-            x = self.encoding(x)
-        latent: Tensor = bound(self.layers(x))
+        latent: Tensor = bound(self.layers(self.encode(x)))
         return latent
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return what the first layer sees: the numbers as they are, or encoded."""
+        x = bound(x)
+        return x if self.encoding is None else self.encoding(x)

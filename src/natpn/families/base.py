@@ -46,6 +46,10 @@ class Family(ABC):
         """Map any raw outputs, shape (..., S), to χ of the same shape."""
 
     @abstractmethod
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Return finite raw outputs that `link` maps to χ, or as near to it as it can."""
+
+    @abstractmethod
     def _statistics(self, y: Tensor) -> Tensor:
         """Return u(y) of checked float64 targets."""
 
@@ -70,6 +74,15 @@ class Family(ABC):
     def observe(self, y: Tensor) -> Evidence:
         """Return observed targets as evidence: one observation each."""
         return self.evidence(self.statistics(y), 0.0)
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) at the mean statistics `link(raw)`: what the Bayesian loss tends to as n → ∞.
+
+        Args:
+            raw: Raw outputs, shape (..., S).
+            y: Targets.
+        """
+        return self.posterior(self.evidence(self.link(raw), 0.0)).likelihood().log_prob(y)
 
     def prior(
         self,

@@ -43,6 +43,15 @@ class Bernoulli(Family):
         """Map raw outputs to the probability of 1."""
         return raw.sigmoid()
 
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map probabilities to raw outputs."""
+        return chi.clamp(1e-30, 1 - torch.finfo(chi.dtype).eps).logit()
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) from the raw output, where small probabilities keep their digits."""
+        sign = 2 * self.support.check(y).to(raw.dtype) - 1
+        return torch.nn.functional.logsigmoid(sign * raw.squeeze(-1))
+
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)
 

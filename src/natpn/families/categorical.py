@@ -27,6 +27,11 @@ class Categorical(DirichletFamily):
         """Class indices."""
         return classes(self.n_classes)
 
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) from the raw outputs, where small probabilities keep their digits."""
+        index = self.support.check(y).long().unsqueeze(-1)
+        return raw.clamp(-1e30, 1e30).log_softmax(-1).gather(-1, index).squeeze(-1)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.long(), self.n_classes)
 

@@ -30,6 +30,10 @@ class DirichletFamily(Family):
         """Map raw outputs to class probabilities, by the softmax."""
         return raw.clamp(-1e30, 1e30).softmax(-1)
 
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map class probabilities to raw outputs."""
+        return chi.clamp(min=1e-30).log()
+
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
 
@@ -74,6 +78,10 @@ class PositiveMeanFamily(Family):
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means from 10⁻⁸ to 10⁸, by the exponential."""
         return raw.clamp(-18.42, 18.42).exp()
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map means to raw outputs."""
+        return chi.clamp(1e-8, 1e8).log()
 
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)

@@ -30,6 +30,12 @@ class Multinomial(DirichletFamily):
         """Vectors of counts."""
         return count_vectors(self.n_classes)
 
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) from the raw outputs, where small probabilities keep their digits."""
+        counts = self.support.check(y).to(raw.dtype)
+        ways = torch.lgamma(counts.sum(-1) + 1) - torch.lgamma(counts + 1).sum(-1)
+        return ways + (counts * raw.clamp(-1e30, 1e30).log_softmax(-1)).sum(-1)
+
     def observe(self, y: Tensor) -> Evidence:
         """Return observed counts as evidence: one observation per trial."""
         counts = self.statistics(y)

@@ -92,6 +92,13 @@ class MultivariateNormal(Family):
         diagonal = torch.nn.functional.softplus(factor.diagonal(dim1=-2, dim2=-1)) + _SMALLEST_SCALE
         return torch.cat([mean, pack(factor.tril(-1) + torch.diag_embed(diagonal))], -1)
 
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map mean and factor to raw outputs."""
+        mean, factor = chi[..., : self.dimension], unpack(chi[..., self.dimension :], self.dimension)
+        excess = (factor.diagonal(dim1=-2, dim2=-1) - _SMALLEST_SCALE).clamp(min=_SMALLEST_SCALE / 10)
+        diagonal = excess + torch.log(-torch.expm1(-excess))  # the inverse of softplus
+        return torch.cat([mean, pack(factor.tril(-1) + torch.diag_embed(diagonal))], -1)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.cat([y, y.new_zeros(*y.shape[:-1], self.n_statistics - self.dimension)], -1)
 

@@ -23,6 +23,7 @@ from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
 _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
+_LARGEST_LOG_VARIANCE = 27.6
 
 
 def pool_mean_and_variance(
@@ -55,10 +56,15 @@ class Normal(Family):
         return reals()
 
     def link(self, raw: Tensor) -> Tensor:
-        """Map raw outputs to a mean within ±10⁶ and a variance of at least 10⁻⁶."""
+        """Map raw outputs to a mean within ±10⁶ and a variance, the exponential, from 10⁻⁶ to 10¹²."""
         mean = raw[..., :1].clamp(-_LARGEST, _LARGEST)
-        variance = torch.nn.functional.softplus(raw[..., 1:].clamp(max=_LARGEST**2)) + _SMALLEST_VARIANCE
+        variance = raw[..., 1:].clamp(max=_LARGEST_LOG_VARIANCE).exp() + _SMALLEST_VARIANCE
         return torch.cat([mean, variance], -1)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map mean and variance to raw outputs."""
+        excess = (chi[..., 1:] - _SMALLEST_VARIANCE).clamp(min=_SMALLEST_VARIANCE / 10)
+        return torch.cat([chi[..., :1], excess.log()], -1)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.stack([y, torch.zeros_like(y)], -1)

@@ -47,6 +47,10 @@ class VonMisesFisher(Family):
         raw = raw.clamp(-1e15, 1e15)
         return raw / (1 + raw.square().sum(-1, keepdim=True)).sqrt()
 
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map vectors of the unit ball to raw outputs."""
+        return chi / (1 - chi.square().sum(-1, keepdim=True)).clamp(min=1e-6).sqrt()
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.nn.functional.normalize(y, dim=-1)
 

@@ -1,0 +1,18 @@
+"""Networks: encoder, decoder and density → posterior; single, and combined to an ensemble."""
+
+from natpn.network.budgets import BUDGETS, Budget, LearnedBudget
+from natpn.network.bypass import PrincipalComponents
+from natpn.network.ensemble import NaturalPosteriorEnsemble
+from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
+from natpn.network.normalisation import LatentNormalisation
+
+__all__ = [
+    "BUDGETS",
+    "Budget",
+    "LatentNormalisation",
+    "LearnedBudget",
+    "NaturalPosteriorEnsemble",
+    "NaturalPosteriorNetwork",
+    "Prediction",
+    "PrincipalComponents",
+]

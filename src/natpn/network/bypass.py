@@ -1,0 +1,62 @@
+"""A linear bypass: features of the input that reach the density beside the latent vector.
+
+An encoder keeps what the targets depend on and may drop the rest. What it dropped cannot be missed by a density over
+its latents, so inputs that differ from the training data only there look familiar. The leading principal components of
+the inputs, added to what the density sees, close that gap. The decoder does not see them.
+"""
+
+from collections.abc import Iterable
+from math import prod
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from natpn.encoders.base import bound, check_positive
+
+MAX_ROWS = 20_000
+
+
+class PrincipalComponents(nn.Module):
+    """Map inputs to their leading principal components, each with the variance it has in the data.
+
+    Until `fit` they are the first entries of the input.
+
+    Args:
+        shape: The shape of one input, or the number of its features.
+        latent_dim: How many components, at most as many as an input has entries.
+    """
+
+    mean: Tensor
+    components: Tensor
+
+    def __init__(self, shape: int | Iterable[int], latent_dim: int = 16) -> None:
+        super().__init__()
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        n_features = prod(self.shape)
+        check_positive(latent_dim=latent_dim, n_features=n_features)
+        self.latent_dim = min(latent_dim, n_features)
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("components", torch.eye(n_features, self.latent_dim))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor) -> Self:
+        """Take the components of training inputs, shape (rows, *shape); of many rows, evenly spaced ones."""
+        if tuple(x.shape[1:]) != self.shape or not len(x):
+            raise ValueError(f"x: expected at least one row of shape {self.shape}, got shape {tuple(x.shape)}")
+        rows = x[:: -(-len(x) // MAX_ROWS)].flatten(1).to(self.mean.device, torch.float64)
+        if not bool(rows.isfinite().all()):
+            raise ValueError("x: expected finite numbers, got NaN or inf: impute them first")
+        mean = rows.mean(0)
+        value, vector = torch.linalg.eigh((rows - mean).T @ (rows - mean))  # ascending
+        leading = vector.flip(-1)[:, : self.latent_dim]
+        # The sign of an eigenvector is arbitrary: make its largest entry positive, so that fits repeat.
+        largest = leading.gather(0, leading.abs().argmax(0, keepdim=True))
+        self.mean.copy_(mean)
+        self.components.copy_(leading * largest.sign() * (value.flip(-1)[: self.latent_dim] > 1e-12 * value[-1]))
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `x`, shape (..., *shape), to (..., latent_dim)."""
+        flat = bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype))
+        return bound((flat - self.mean) @ self.components)

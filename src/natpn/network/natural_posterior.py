@@ -1,0 +1,180 @@
+"""The Natural Posterior Network: encoder, linear decoder and density → posterior, in one forward pass.
+
+    z = normalise(encoder(x))         the latent vector
+    χ = link(decoder(z))              what a target looks like there
+    log n = budget(log p(z, bypass))  how many observations that is worth
+    posterior = prior + (χ, n)
+
+Far from the training data p falls to 0, n with it, and the posterior is the prior (Theorem 1 of the paper).
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from natpn.densities import Density
+from natpn.densities import get as get_density
+from natpn.encoders.base import check_positive
+from natpn.evidence import Evidence, rounded
+from natpn.families import Family, Posterior
+from natpn.network import budgets
+from natpn.network.normalisation import LatentNormalisation
+
+
+class Prediction(NamedTuple):
+    """What a network says about a batch.
+
+    Attributes:
+        posterior: The distribution over the family's parameters, prior included.
+        evidence: What the network adds to the prior.
+    """
+
+    posterior: Posterior[Any]
+    evidence: Evidence
+
+
+class NaturalPosteriorNetwork(nn.Module):
+    """Predict a posterior over the parameters of a target's distribution.
+
+    Leading dimensions are just batch: an encoder that keeps a latent vector per pixel predicts a posterior per pixel.
+    In evaluation mode latents that are NaN count as no evidence: the answer there is the prior.
+
+    Args:
+        encoder: Any module x → (..., latent_dim).
+        family: What the targets are.
+        density: A name in `natpn.densities.DENSITIES`, or a density over latent_dim features and those of the bypass.
+        latent_dim: The size of the latent vector.
+        budget: A name in `natpn.network.budgets.BUDGETS`.
+        prior: What is believed without any evidence; the family's default if None.
+        bypass: A module x → (..., latent_dim of its own) whose output the density sees beside the latent vector, such
+            as `PrincipalComponents`.
+
+    Example:
+        >>> from natpn import encoders, families
+        >>> network = NaturalPosteriorNetwork(encoders.get("tabular", n_features=4), families.get("poisson")).eval()
+        >>> network(torch.randn(8, 4)).posterior.predictive().mean.shape
+        torch.Size([8])
+    """
+
+    prior_chi: Tensor
+    prior_log_n: Tensor
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        family: Family,
+        density: str | Density = "gaussian_mixture",
+        latent_dim: int = 16,
+        budget: str = "learned",
+        prior: Evidence | None = None,
+        bypass: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        check_positive(latent_dim=latent_dim)
+        if not isinstance(family, Family):
+            raise ValueError(
+                f"family: expected a Family, got {family!r}; make one with natpn.families.get('categorical', "
+                "n_classes=3)"
+            )
+        dim = latent_dim + (0 if bypass is None else _size_of(bypass))
+        if isinstance(density, str):
+            density = get_density(density, dim)
+        if density.dim != dim:
+            raise ValueError(
+                f"density: it is over {density.dim} features, but latent_dim = {latent_dim} and the bypass make {dim}"
+            )
+        self.encoder = encoder
+        self.family = family
+        self.latent_dim = latent_dim
+        self.normalisation = LatentNormalisation(latent_dim)
+        self.decoder = nn.Linear(latent_dim, family.n_statistics)
+        self.bypass = bypass
+        self.density = density
+        self.budget = budgets.get(budget, dim)
+        chi, log_n = _checked_prior(family, prior)
+        # float64, as `prior()` makes it: sums with evidence need those digits
+        self.register_buffer("prior_chi", chi)
+        self.register_buffer("prior_log_n", log_n)
+
+    @property
+    def prior(self) -> Evidence:
+        """What is believed without any evidence."""
+        exact = (self.prior_chi.double(), None, self.prior_log_n.double())
+        return rounded(exact, self.family.pool, self.decoder.weight.dtype)
+
+    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return normalised latents, (..., latent_dim), and raw outputs of the decoder, (..., S)."""
+        latent = self.encoder(x)
+        if latent.shape[-1:] != (self.latent_dim,):
+            raise ValueError(
+                f"encoder: it returned shape {tuple(latent.shape)}, but latent_dim = {self.latent_dim} is needed in "
+                "the last dimension"
+            )
+        with _full_precision(latent):
+            latent = self.normalisation(latent)
+            return latent, self.decoder(latent)
+
+    def features(self, x: Tensor, latent: Tensor) -> Tensor:
+        """Return what the density sees: normalised latents and the bypass, if there is one."""
+        if self.bypass is None:
+            return latent
+        with _full_precision(latent):
+            beside = self.bypass(x)
+        if beside.shape[:-1] != latent.shape[:-1]:
+            raise ValueError(
+                f"bypass: it returned shape {tuple(beside.shape)}, which does not go with latents of shape "
+                f"{tuple(latent.shape)}"
+            )
+        return torch.cat([latent, beside.to(latent.dtype)], -1)
+
+    def evidence(self, raw: Tensor, features: Tensor) -> Evidence:
+        """Return the evidence from raw outputs and what the density sees."""
+        log_density = self.density(features)
+        if not self.training:
+            log_density = log_density.masked_fill(log_density.isnan(), -torch.inf)
+        log_n = self.budget(log_density)
+        with _full_precision(raw):
+            return self.family.evidence(self.family.link(raw), log_n.to(raw.dtype))
+
+    def predict(self, evidence: Evidence) -> Prediction:
+        """Return the Bayesian update of the prior by the evidence."""
+        return Prediction(self.family.posterior(self.prior + evidence), evidence)
+
+    def forward(self, x: Tensor) -> Prediction:
+        """Return posterior and evidence for a batch of inputs."""
+        latent, raw = self.represent(x)
+        return self.predict(self.evidence(raw, self.features(x, latent)))
+
+
+def _size_of(bypass: nn.Module) -> int:
+    size = getattr(bypass, "latent_dim", None)
+    if not isinstance(size, int):
+        raise ValueError(f"bypass: {type(bypass).__name__} needs an attribute latent_dim, the size of its output")
+    return size
+
+
+def _checked_prior(family: Family, prior: Evidence | None) -> tuple[Tensor, Tensor]:
+    if prior is None:
+        prior = family.prior()
+    if prior.batch_shape or prior.chi.shape != (family.n_statistics,):
+        raise ValueError(
+            f"prior: expected {family.n_statistics} statistics and one number of observations, as family.prior() makes "
+            f"them, got chi of shape {tuple(prior.chi.shape)}"
+        )
+    chi, _, log_n = prior.wide()
+    if not bool(chi.isfinite().all() & log_n.isfinite()):
+        raise ValueError("prior: expected finite chi and log_n, got NaN or inf; make it with family.prior(chi, n)")
+    return chi.detach().clone(), log_n.detach().clone()
+
+
+@contextlib.contextmanager
+def _full_precision(like: Tensor) -> Iterator[None]:
+    """Leave autocast, if it is on: head and density are cheap, and half precision is too coarse for them."""
+    if not torch.is_autocast_enabled(like.device.type):
+        yield
+        return
+    with torch.autocast(like.device.type, enabled=False):
+        yield

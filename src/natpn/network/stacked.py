@@ -1,0 +1,94 @@
+"""Tabular members of an ensemble run at the same time: their weights are stacked, and each layer is one `baddbmm`."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from natpn.encoders import TabularEncoder
+from natpn.encoders.base import bound
+from natpn.network.natural_posterior import NaturalPosteriorNetwork
+from natpn.network.normalisation import LatentNormalisation
+
+
+def stackable(members: Sequence[NaturalPosteriorNetwork]) -> bool:
+    """Say whether the members have tabular encoders of the same shape, so that they can be stacked."""
+    if not all(isinstance(member.encoder, TabularEncoder) for member in members):
+        return False
+    shapes = [[(k, v.shape) for part in _parts(m) for k, v in part.state_dict().items()] for m in members]
+    return all(shape == shapes[0] for shape in shapes)
+
+
+class StackedLinear(nn.Module):
+    """M linear layers in one: (M, B, in) → (M, B, out)."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x @ weight + bias."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+    def unstack(self, layers: Sequence[nn.Linear]) -> None:
+        """Write the weights to single layers."""
+        for layer, weight, bias in zip(layers, self.weight, self.bias, strict=True):
+            layer.weight.copy_(weight.T)
+            layer.bias.copy_(bias[0])
+
+
+class StackedNetworks(nn.Module):
+    """`represent` of several tabular networks of the same architecture in one call.
+
+    It holds copies of the members' weights, stacked along a first dimension; `unstack` writes them back.
+
+    Args:
+        members: The networks; see `stackable`.
+    """
+
+    def __init__(self, members: Sequence[NaturalPosteriorNetwork]) -> None:
+        super().__init__()
+        if not stackable(members):
+            raise ValueError("members: expected tabular encoders of the same architecture in all of them")
+        self._members = tuple(members)  # in a tuple, which keeps them out of parameters() and state_dict()
+        layers: list[nn.Module] = []
+        for parts in zip(*(_layers(member) for member in members), strict=True):
+            linear = isinstance(parts[0], nn.Linear)
+            layers.append(StackedLinear(cast(tuple[nn.Linear, ...], parts)) if linear else parts[0])
+        self.layers = nn.Sequential(*layers)
+        self.normalisation = LatentNormalisation(members[0].latent_dim, n_members=len(members))
+        for i, member in enumerate(members):
+            self.normalisation.running_mean[i, 0] = member.normalisation.running_mean
+            self.normalisation.running_variance[i, 0] = member.normalisation.running_variance
+        self.decoder = StackedLinear([member.decoder for member in members])
+
+    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""
+        encoders = [cast(TabularEncoder, member.encoder) for member in self._members]
+        x = torch.stack([e.encode(rows) for e, rows in zip(encoders, x, strict=True)])
+        latent = self.normalisation(bound(self.layers(x)))
+        return latent, self.decoder(latent)
+
+    forward = represent
+
+    @torch.no_grad()
+    def unstack(self) -> None:
+        """Write the stacked weights back to the members."""
+        singles = zip(*(_layers(member) for member in self._members), strict=True)
+        for layer, parts in zip(self.layers, singles, strict=True):
+            if isinstance(layer, StackedLinear):
+                layer.unstack(cast(tuple[nn.Linear, ...], parts))
+        self.decoder.unstack([member.decoder for member in self._members])
+        for i, member in enumerate(self._members):
+            member.normalisation.running_mean.copy_(self.normalisation.running_mean[i, 0])
+            member.normalisation.running_variance.copy_(self.normalisation.running_variance[i, 0])
+
+
+def _layers(member: NaturalPosteriorNetwork) -> nn.Sequential:
+    return cast(TabularEncoder, member.encoder).layers
+
+
+def _parts(member: NaturalPosteriorNetwork) -> tuple[nn.Module, ...]:
+    return member.encoder, member.normalisation, member.decoder

@@ -1,0 +1,151 @@
+"""Devices, precision and ranks: the only module that knows of `torch.distributed`.
+
+Started by `torchrun`, every process calls `start()` and works on its share of the rows; the sums below then run over
+all processes. In a single process all of it does nothing, so callers need not ask which it is.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+Precision = Literal["float32", "bfloat16"]
+T = TypeVar("T", bound=nn.Module)
+
+
+def start(device: torch.device) -> None:
+    """Join the other processes if `torchrun` started this one and nobody has joined yet."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+
+def world_size() -> int:
+    """Return how many processes work together."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Return the number of this process, from 0."""
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def choose_device(name: str | torch.device | None, module: nn.Module) -> torch.device:
+    """Return the device to work on.
+
+    Args:
+        name: A device, "auto" for this process's GPU if there is one, or None for where the module is.
+        module: The module that will work there.
+
+    Raises:
+        ValueError: If there is no such device.
+    """
+    if name is None:
+        tensor = next(module.parameters(), None)
+        return torch.device("cpu") if tensor is None else tensor.device
+    if name == "auto":
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:<number>', got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device: {name!r} was asked for, but torch sees no GPU here; use 'auto' or 'cpu'")
+    return device
+
+
+@contextlib.contextmanager
+def autocast(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Run matrix products in bfloat16 if asked to; what needs its digits casts back by itself."""
+    if precision not in ("float32", "bfloat16"):
+        raise ValueError(f"precision: expected 'float32' or 'bfloat16', got {precision!r}")
+    if precision == "float32":
+        yield
+        return
+    with torch.autocast(device.type, torch.bfloat16):
+        yield
+
+
+@contextlib.contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's own random numbers inside the block and restore them after it."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(seed)
+        yield
+
+
+def random_state(device: torch.device) -> list[Tensor]:
+    """Return the state of torch's own random numbers."""
+    state = [torch.get_rng_state()]
+    return [*state, torch.cuda.get_rng_state(device)] if device.type == "cuda" else state
+
+
+def set_random_state(state: list[Tensor], device: torch.device) -> None:
+    """Continue from a state that `random_state` returned."""
+    torch.set_rng_state(state[0].cpu())
+    if device.type == "cuda" and len(state) > 1:
+        torch.cuda.set_rng_state(state[1].cpu(), device)
+
+
+def share(rows: Tensor) -> Tensor:
+    """Return this process's part of rows that all processes hold: every world-size-th."""
+    return rows[rank() :: world_size()]
+
+
+def total(summed: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes, without gradients."""
+    if world_size() == 1:
+        return summed
+    result = summed.detach().clone().contiguous()
+    dist.all_reduce(result)
+    return result
+
+
+def differentiable_total(summed: Tensor) -> Tensor:
+    """Return the sum of a tensor over all processes; gradients flow back to all of them."""
+    if world_size() == 1:
+        return summed
+    result: Tensor = all_reduce(summed.contiguous())
+    return result
+
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """Return the rows of all processes, one process after the other; their numbers may differ."""
+    if world_size() == 1:
+        return rows
+    counts = torch.zeros(world_size(), dtype=torch.long, device=rows.device)
+    counts[rank()] = len(rows)
+    lengths = [int(n) for n in total(counts)]
+    padded = rows.new_zeros(max(lengths), *rows.shape[1:])
+    padded[: len(rows)] = rows.detach()
+    parts = [torch.empty_like(padded) for _ in lengths]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:n] for part, n in zip(parts, lengths, strict=True)])
+
+
+def synchronise(module: nn.Module) -> None:
+    """Give every process the parameters and buffers of the first."""
+    if world_size() > 1:
+        for tensor in module.state_dict(keep_vars=True).values():
+            dist.broadcast(tensor.data, 0)
+
+
+def wait() -> None:
+    """Let every process come this far before any goes on."""
+    if world_size() > 1:
+        dist.barrier()
+
+
+def distributed(module: T, device: torch.device) -> T | nn.parallel.DistributedDataParallel:
+    """Return the module with its gradients averaged over processes; only parameters that require them take part."""
+    if world_size() == 1:
+        return module
+    devices = [device.index] if device.type == "cuda" else None
+    return nn.parallel.DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)

@@ -1,0 +1,109 @@
+"""Ensembles: Bayesian combination, and members whose weights are stacked."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from families.references import REFERENCES
+from natpn import encoders, families
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
+from natpn.network.stacked import StackedNetworks, stackable
+
+FAMILIES = [references[0].family for references in REFERENCES.values()]
+
+
+def member(family, seed=0, encoding="plain", **options):
+    torch.manual_seed(seed)
+    encoder = encoders.get("tabular", n_features=4, latent_dim=5, hidden=8, encoding=encoding)
+    network = NaturalPosteriorNetwork(encoder.fit_knots(torch.randn(50, 4)), family, latent_dim=5, **options)
+    network.normalisation.running_mean.normal_()
+    network.normalisation.running_variance.uniform_(0.5, 2)
+    return network
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=repr)
+def test_members_are_added_to_the_prior(family):
+    members = [member(family, seed) for seed in range(3)]
+    ensemble = NaturalPosteriorEnsemble(members).eval()
+    x = torch.randn(6, 4)
+    want = family.posterior(sum((m(x).evidence for m in members), family.prior()))
+    got = ensemble(x)
+    assert_close(got.posterior.entropy(), want.entropy())
+    assert_close(got.posterior.evidence.chi, want.evidence.chi)
+    assert_close(got.evidence.log_n.exp(), sum(m(x).evidence.log_n.exp() for m in members))
+
+
+def test_the_mean_counts_a_member_once():
+    one = member(families.get("poisson"))
+    x = torch.randn(6, 4)
+    ensemble = NaturalPosteriorEnsemble([one, one, one], evidence="mean").eval()
+    assert_close(ensemble(x).evidence.log_n, one(x).evidence.log_n)
+    assert_close(ensemble(x).evidence.chi, one(x).evidence.chi)
+    summed = NaturalPosteriorEnsemble([one, one, one]).eval()
+    assert_close(summed(x).evidence.log_n, one(x).evidence.log_n + math.log(3))
+
+
+@torch.no_grad()
+def test_far_inputs_get_the_prior():
+    ensemble = NaturalPosteriorEnsemble([member(families.get("normal"), s) for s in range(3)]).eval()
+    posterior = ensemble(torch.randn(5, 4) * 1e6).posterior
+    assert_close(posterior.evidence.chi, torch.tensor([0.0, 100.0]).expand(5, 2), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["plain", "piecewise"])
+@pytest.mark.parametrize("training", [True, False])
+def test_stacked_members_are_the_members(encoding, training):
+    members = [member(families.get("normal"), seed, encoding) for seed in range(3)]
+    stacked = StackedNetworks(members).train(training)
+    x = torch.randn(3, 16, 4)
+    latent, raw = stacked.represent(x)
+    raw.square().sum().backward()
+    for i, network in enumerate(members):
+        network.train(training)
+        want_latent, want_raw = network.represent(x[i])
+        assert_close(latent[i], want_latent, rtol=1e-4, atol=1e-4)
+        assert_close(raw[i], want_raw, rtol=1e-4, atol=1e-4)
+        want_raw.square().sum().backward()
+        assert_close(stacked.layers[0].weight.grad[i].T, network.encoder.layers[0].weight.grad, rtol=1e-4, atol=1e-4)
+        assert_close(stacked.normalisation.running_mean[i, 0], network.normalisation.running_mean)
+
+
+def test_stacked_weights_can_be_written_back():
+    members = [member(families.get("poisson"), seed) for seed in range(2)]
+    stacked = StackedNetworks(members)
+    assert sum(p.numel() for p in stacked.parameters()) == sum(
+        p.numel() for m in members for part in (m.encoder, m.decoder) for p in part.parameters()
+    )
+    x = torch.randn(2, 16, 4)
+    stacked.represent(x)
+    with torch.no_grad():
+        for p in stacked.parameters():
+            p.add_(0.1)
+        want = stacked.eval().represent(x)[1]
+    stacked.unstack()
+    for network, rows, raw in zip(members, x, want, strict=True):
+        assert_close(network.eval().represent(rows)[1], raw)
+
+
+def test_what_cannot_be_stacked():
+    family = families.get("poisson")
+    image = NaturalPosteriorNetwork(encoders.get("image", shape=(1, 8, 8)), family)
+    assert not stackable([image, image])
+    assert not stackable([member(family), member(family, encoding="piecewise")])
+    assert stackable([member(family), member(family, 1, density="radial")])
+    with pytest.raises(ValueError, match="same architecture"):
+        StackedNetworks([image, image])
+
+
+def test_errors_say_what_to_do():
+    family = families.get("poisson")
+    with pytest.raises(ValueError, match="at least one"):
+        NaturalPosteriorEnsemble([])
+    with pytest.raises(ValueError, match="member 1 predicts"):
+        NaturalPosteriorEnsemble([member(family), member(families.get("normal"))])
+    with pytest.raises(ValueError, match="another prior"):
+        NaturalPosteriorEnsemble([member(family), member(family, prior=family.prior([2.0]))])
+    with pytest.raises(ValueError, match="'mean'"):
+        NaturalPosteriorEnsemble([member(family)], evidence="meen")
