@@ -1,0 +1,96 @@
+"""Arrays → numbers: the scores of the paper and the usual ones. Shares, areas and calibration are in %.
+
+- `brier_norm`: 100 · mean ‖p − e_y‖₂, the paper's "Brier": a norm, not its square. `brier_score` is the usual mean of
+  squares.
+- `quantile_calibration`: 100 · √(mean over p = 0.1 … 0.9 of (p − c_p)²), c_p the share of targets in the central
+  interval of mass p.
+- `detection`: areas under the precision-recall and the ROC curve with in-distribution as the positive class and
+  confidence, log evidence for instance, as the score.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+Floats = NDArray[np.float64]
+
+
+def accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the share of rows whose most probable class is y."""
+    classes, p = _classes(y, probabilities)
+    return float(100 * np.mean(p.argmax(1) == classes))
+
+
+def brier_norm(y: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return 100 times the mean distance between probabilities and the indicator of the class."""
+    return float(100 * np.mean(np.linalg.norm(_residuals(y, probabilities), axis=1)))
+
+
+def brier_score(y: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the mean squared distance between probabilities and the indicator of the class."""
+    return float(np.mean(np.square(_residuals(y, probabilities)).sum(1)))
+
+
+def rmse(y: ArrayLike, prediction: ArrayLike) -> float:
+    """Return the root mean squared error."""
+    truth, guess = _same(y, prediction, "y", "prediction")
+    return float(np.sqrt(np.mean((truth - guess) ** 2)))
+
+
+def negative_log_likelihood(log_prob: ArrayLike) -> float:
+    """Return the mean of −log p."""
+    return float(-np.mean(_vector(log_prob, "log_prob")))
+
+
+def quantile_calibration(cdf: ArrayLike) -> float:
+    """Return how far the coverage of central intervals is from their mass, given the predictive cdf at the targets."""
+    values = _vector(cdf, "cdf")
+    if values.min() < 0 or values.max() > 1:
+        raise ValueError(f"cdf: expected probabilities, got values from {values.min()} to {values.max()}")
+    mass = np.arange(1, 10) / 10
+    inside = np.mean(np.abs(2 * values - 1) <= mass[:, None] + 1e-12, axis=1)
+    return float(100 * np.sqrt(np.mean((inside - mass) ** 2)))
+
+
+def detection(familiar: ArrayLike, unfamiliar: ArrayLike) -> tuple[float, float]:
+    """Return the areas under the precision-recall and the ROC curve of confidence, in- against out-of-distribution."""
+    inside, outside = _vector(familiar, "familiar"), _vector(unfamiliar, "unfamiliar")
+    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
+    # no evidence at all is −inf, which the curves take as the lowest rank
+    lowest = float(np.finfo(np.float64).min)
+    score = np.nan_to_num(np.concatenate([inside, outside]), nan=lowest, neginf=lowest)
+    return 100 * float(average_precision_score(truth, score)), 100 * float(roc_auc_score(truth, score))
+
+
+def _residuals(y: ArrayLike, probabilities: ArrayLike) -> Floats:
+    classes, p = _classes(y, probabilities)
+    residuals = p.copy()
+    residuals[np.arange(len(p)), classes] -= 1
+    return residuals
+
+
+def _classes(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], Floats]:
+    p, classes = np.asarray(probabilities, dtype=np.float64), np.asarray(y).astype(np.int64)
+    if p.ndim != 2 or classes.shape != p.shape[:1] or not len(p):
+        raise ValueError(
+            f"probabilities: expected shape (rows, classes) and y (rows,), got {p.shape} and {classes.shape}"
+        )
+    if classes.min() < 0 or classes.max() >= p.shape[1]:
+        raise ValueError(
+            f"y: expected class indices from 0 to {p.shape[1] - 1}, got {classes.min()} to {classes.max()}"
+        )
+    return classes, p
+
+
+def _same(a: ArrayLike, b: ArrayLike, first: str, second: str) -> tuple[Floats, Floats]:
+    x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if x.shape != y.shape or not x.size:
+        raise ValueError(f"{first} and {second}: expected the same non-empty shape, got {x.shape} and {y.shape}")
+    return x, y
+
+
+def _vector(x: ArrayLike, name: str) -> Floats:
+    values = np.asarray(x, dtype=np.float64)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"{name}: expected a non-empty vector, got shape {values.shape}")
+    return values

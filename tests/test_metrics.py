@@ -1,0 +1,63 @@
+"""Scores against independent definitions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.metrics import mean_squared_error
+
+from natpn import metrics
+
+RNG = np.random.default_rng(0)
+
+
+def test_class_scores():
+    p, y = RNG.dirichlet(np.ones(4), 50), RNG.integers(4, size=50)
+    norms = [np.sqrt(sum((p[i, c] - (c == y[i])) ** 2 for c in range(4))) for i in range(50)]
+    assert metrics.brier_norm(y, p) == pytest.approx(100 * np.mean(norms))
+    assert metrics.brier_score(y, p) == pytest.approx(np.mean(np.square(norms)))
+    assert metrics.accuracy(y, p) == pytest.approx(
+        100 * np.mean([max(range(4), key=p[i].__getitem__) == y[i] for i in range(50)])
+    )
+    assert metrics.brier_norm([0, 1], np.eye(2)) == 0
+
+
+def test_errors_of_numbers():
+    y, guess = RNG.normal(size=30), RNG.normal(size=30)
+    assert metrics.rmse(y, guess) == pytest.approx(mean_squared_error(y, guess) ** 0.5)
+    assert metrics.negative_log_likelihood(stats.norm.logpdf(y)) == pytest.approx(-stats.norm.logpdf(y).mean())
+
+
+def test_calibration():
+    """Uniform cdf values are calibrated; a predictive twice too wide has its known coverages."""
+    assert metrics.quantile_calibration((np.arange(20_000) + 0.5) / 20_000) < 0.01
+    y = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
+    p = np.arange(1, 10) / 10
+    coverage = 2 * stats.norm.cdf(2 * stats.norm.ppf((1 + p) / 2)) - 1
+    expected = 100 * np.sqrt(np.mean((coverage - p) ** 2))
+    assert metrics.quantile_calibration(stats.norm.cdf(y, scale=2)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_detection():
+    inside, outside = RNG.normal(1, 1, 200), RNG.normal(0, 1, 300)
+    pairs = np.mean((inside[:, None] > outside) + 0.5 * (inside[:, None] == outside))
+    assert metrics.detection(inside, outside)[1] == pytest.approx(100 * pairs)
+    order = np.argsort(-np.concatenate([inside, outside]))
+    hit = np.concatenate([np.ones(200), np.zeros(300)])[order]
+    precision = np.cumsum(hit) / np.arange(1, 501)
+    assert metrics.detection(inside, outside)[0] == pytest.approx(100 * (precision * hit).sum() / 200)
+    assert metrics.detection([1.0, 2.0], [-np.inf, np.nan]) == (100.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: metrics.accuracy([0, 1], np.ones((3, 2))), r"\(rows, classes\)"),
+        (lambda: metrics.brier_norm([0, 2], np.ones((2, 2)) / 2), "class indices from 0 to 1, got 0 to 2"),
+        (lambda: metrics.rmse([1.0], [1.0, 2.0]), "same non-empty shape"),
+        (lambda: metrics.quantile_calibration([0.5, 1.5]), "expected probabilities"),
+        (lambda: metrics.detection([], [1.0]), "familiar: expected a non-empty vector"),
+    ],
+)
+def test_bad_arrays(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
