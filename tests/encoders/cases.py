@@ -33,6 +33,7 @@ class Case:
 CASES = {
     "tabular plain": Case("tabular", {"n_features": 6, "latent_dim": 5}, (6,), (5,)),
     "tabular piecewise": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "piecewise"}, (6,), (5,)),
+    "tabular both": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "both"}, (6,), (5,)),
     "image mnist": Case("image", {"shape": (1, 28, 28), "latent_dim": 5}, (1, 28, 28), (5,)),
     "image cifar": Case("image", {"shape": (3, 32, 32), "latent_dim": 5}, (3, 32, 32), (5,)),
     "image tiny": Case("image", {"shape": (1, 8, 8), "latent_dim": 5}, (1, 8, 8), (5,)),

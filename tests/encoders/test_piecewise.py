@@ -161,3 +161,20 @@ def test_wrong_training_data_is_named(X: np.ndarray, message: str) -> None:
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=message):
             PiecewiseLinear(2).fit_knots(X)
+
+
+def test_numbers_and_pieces():
+    """The number itself, logarithmic beyond 4, and pieces of mean 0 and standard deviation 0.3 on the training data."""
+    X = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+    encoding = NumbersAndPieces(3, knots=5).fit_knots(X)
+    encoded = encoding(X)
+    assert encoded.shape == (500, 15)
+    assert torch.equal(encoded[:, :3], X)
+    torch.testing.assert_close(encoded[:, 3:].mean(0), torch.zeros(12), atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoded[:, 3:].std(0, correction=0), torch.full((12,), 0.3), atol=1e-4, rtol=0)
+    far = encoding(torch.full((1, 3), -1e6))
+    torch.testing.assert_close(far[0, :3], torch.full((3,), -4 - math.log1p(1e6 - 4)))
+    assert bool((far[0, 3:].abs() < 5).all())
+    again = NumbersAndPieces(3, knots=5)
+    again.load_state_dict(encoding.state_dict())
+    assert torch.equal(again(X), encoded)

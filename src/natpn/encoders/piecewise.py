@@ -107,3 +107,45 @@ class PiecewiseLinear(nn.Module):
         width = self.knots.diff().clamp_min(1e-30)  # a module cast to lower precision may have knots that coincide
         components = (x.unsqueeze(-1) - self.knots[:, :-1]) / width
         return bound(components.clamp(self.lower, self.upper)).flatten(-2)
+
+
+class NumbersAndPieces(nn.Module):
+    """Encode each number by itself and by the bins it reaches into, both kept small.
+
+    The number is identical up to ±4 and grows like a logarithm beyond, so that single rows far out do not decide the
+    fit. The pieces are those of `PiecewiseLinear`, cut to [0, 1], brought to mean 0 and standard deviation `WEIGHT` on
+    the training data: fine structure can be learned, but is not where the learning starts.
+
+    Args:
+        n_features: The number of columns.
+        knots: The number of knots in each column, at least 2.
+    """
+
+    WEIGHT = 0.3
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, n_features: int, knots: int = 9) -> None:
+        super().__init__()
+        self.pieces = PiecewiseLinear(n_features, knots)
+        self.register_buffer("mean", torch.full((n_features * (knots - 1),), 0.5))
+        self.register_buffer("deviation", torch.full((n_features * (knots - 1),), 0.5))
+
+    @torch.no_grad()
+    def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
+        """Place the knots on the quantiles of training data (see `PiecewiseLinear.fit_knots`)."""
+        self.pieces.fit_knots(X)
+        components = self._components(torch.as_tensor(X).to(self.mean))
+        self.mean.copy_(components.mean(0))
+        self.deviation.copy_(components.std(0, correction=0).clamp(min=1e-2))
+        return self
+
+    def _components(self, x: Tensor) -> Tensor:
+        components: Tensor = self.pieces(x)
+        return components.clamp(0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode ``x``, shape (..., n_features), as (..., n_features · knots)."""
+        excess = (x.abs() - 4).clamp(min=0)
+        number = torch.sign(x) * (x.abs() - excess + torch.log1p(excess))
+        return torch.cat([number, (self._components(x) - self.mean) * (self.WEIGHT / self.deviation)], -1)

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import bound, check_choice, check_positive, perceptron
-from natpn.encoders.piecewise import PiecewiseLinear
+from natpn.encoders.piecewise import NumbersAndPieces, PiecewiseLinear
 
-Encoding = Literal["plain", "piecewise"]
+Encoding = Literal["plain", "piecewise", "both"]
 
 
 class TabularEncoder(nn.Module):
@@ -24,7 +24,8 @@ class TabularEncoder(nn.Module):
         hidden: The width of the hidden layers.
         n_layers: The number of hidden layers.
         encoding: "plain" feeds the numbers to the first layer; "piecewise" first encodes each by ``PiecewiseLinear``,
-            whose knots ``fit_knots`` places.
+            whose knots ``fit_knots`` places; "both" by ``NumbersAndPieces``, which grows like a logarithm far out, so
+            that a density over its latents should see the input by another way too.
         knots: The number of knots in each column, for the piecewise encoding.
         dropout: The share of hidden activations set to zero in training.
 
@@ -52,8 +53,12 @@ class TabularEncoder(nn.Module):
         check_choice("encoding", encoding, get_args(Encoding))
         self.n_features = n_features
         self.latent_dim = latent_dim
-        self.encoding = PiecewiseLinear(n_features, knots) if encoding == "piecewise" else None
-        n_inputs = n_features * (knots - 1) if encoding == "piecewise" else n_features
+        self.encoding: PiecewiseLinear | NumbersAndPieces | None = None
+        n_inputs = n_features
+        if encoding == "piecewise":
+            self.encoding, n_inputs = PiecewiseLinear(n_features, knots), n_features * (knots - 1)
+        elif encoding == "both":
+            self.encoding, n_inputs = NumbersAndPieces(n_features, knots), n_features * knots
         self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim, dropout=dropout)
 
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
@@ -86,4 +91,7 @@ class TabularEncoder(nn.Module):
     def encode(self, x: Tensor) -> Tensor:
         """Return what the first layer sees: the numbers as they are, or encoded."""
         x = bound(x)
-        return x if self.encoding is None else self.encoding(x)
+        if self.encoding is None:
+            return x
+        encoded: Tensor = self.encoding(x)
+        return encoded

@@ -2,6 +2,7 @@
 
 from natpn.network.budgets import BUDGETS, Budget, LearnedBudget
 from natpn.network.bypass import PrincipalComponents
+from natpn.network.default import default_network
 from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 from natpn.network.normalisation import LatentNormalisation
@@ -15,4 +16,5 @@ __all__ = [
     "NaturalPosteriorNetwork",
     "Prediction",
     "PrincipalComponents",
+    "default_network",
 ]

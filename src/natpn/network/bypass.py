@@ -20,7 +20,8 @@ MAX_ROWS = 20_000
 class PrincipalComponents(nn.Module):
     """Map inputs to their leading principal components, each with the variance it has in the data.
 
-    Until `fit` they are the first entries of the input.
+    Inputs are taken to be standardised; beyond 8 standard deviations a number counts a tenth. Until `fit` the
+    components are the first entries of the input.
 
     Args:
         shape: The shape of one input, or the number of its features.
@@ -44,7 +45,7 @@ class PrincipalComponents(nn.Module):
         """Take the components of training inputs, shape (rows, *shape); of many rows, evenly spaced ones."""
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise ValueError(f"x: expected at least one row of shape {self.shape}, got shape {tuple(x.shape)}")
-        rows = x[:: -(-len(x) // MAX_ROWS)].flatten(1).to(self.mean.device, torch.float64)
+        rows = _soften(x[:: -(-len(x) // MAX_ROWS)].flatten(1).to(self.mean.device, torch.float64))
         if not bool(rows.isfinite().all()):
             raise ValueError("x: expected finite numbers, got NaN or inf: impute them first")
         mean = rows.mean(0)
@@ -58,5 +59,10 @@ class PrincipalComponents(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `x`, shape (..., *shape), to (..., latent_dim)."""
-        flat = bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype))
+        flat = _soften(bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype)))
         return bound((flat - self.mean) @ self.components)
+
+
+def _soften(x: Tensor) -> Tensor:
+    """Let numbers beyond ±8 count a tenth: heavy tails do not take the components, and far out it grows linearly."""
+    return x - 0.9 * (x - x.clamp(-8, 8))

@@ -1,0 +1,51 @@
+"""The network that is used where nothing else is asked for."""
+
+from collections.abc import Sequence
+from math import prod
+
+from natpn import encoders
+from natpn.densities import GaussianMixture
+from natpn.families import Family
+from natpn.network.bypass import PrincipalComponents
+from natpn.network.natural_posterior import NaturalPosteriorNetwork
+
+COMPONENTS = 100
+ROWS_PER_COMPONENT = 2.0
+SHRINKAGE = 0.5
+
+
+def default_network(
+    shape: int | Sequence[int], family: Family, n_rows: int, latent_dim: int = 16
+) -> NaturalPosteriorNetwork:
+    """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
+
+    Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces; images through
+    the paper's convolutions. The density sees the latent vector and the leading principal components of the input. It
+    is a Gaussian mixture of up to 100 components, each with at least twice as many training rows as there are
+    features, and its covariances are drawn towards the pooled one with the weight of half as many rows.
+
+    Args:
+        shape: The number of features, or the shape (channels, height, width) of an image.
+        family: What the targets are.
+        n_rows: The number of training rows.
+        latent_dim: The size of the latent vector.
+    """
+    size = (shape,) if isinstance(shape, int) else tuple(shape)
+    if len(size) == 1:
+        encoder = encoders.get(
+            "tabular",
+            n_features=size[0],
+            latent_dim=latent_dim,
+            hidden=128,
+            n_layers=3,
+            encoding="both",
+            knots=9,
+            dropout=0.05,
+        )
+    else:
+        encoder = encoders.get("image", shape=size, latent_dim=latent_dim)
+    bypass = PrincipalComponents(size, min(16, prod(size)))
+    dim = latent_dim + bypass.latent_dim
+    components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
+    density = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
+    return NaturalPosteriorNetwork(encoder, family, density, latent_dim, bypass=bypass)

@@ -1,0 +1,51 @@
+"""The default network: Theorem 1 holds through its bypass, and its parts fit the data's size."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from natpn import families
+from natpn.network import default_network
+from natpn.network.bypass import PrincipalComponents
+
+
+@pytest.mark.parametrize("shape", [5, (1, 8, 8)])
+@pytest.mark.parametrize("name", ["categorical", "normal", "poisson"])
+def test_far_inputs_get_the_prior(name, shape):
+    family = families.get(name, **({"n_classes": 3} if name == "categorical" else {}))
+    network = default_network(shape, family, n_rows=2000)
+    size = (shape,) if isinstance(shape, int) else shape
+    x = torch.randn(400, *size, generator=torch.Generator().manual_seed(0))
+    if hasattr(network.encoder, "fit_knots"):
+        network.encoder.fit_knots(x)
+    network.bypass.fit(x)
+    with torch.no_grad():
+        network.train()(x)
+        network.eval()
+        latent, _ = network.represent(x)
+        network.density.refit(network.features(x, latent))
+        prior = family.posterior(network.prior).predictive()
+        for power in range(0, 31, 3):
+            prediction = network(x[:20] * 10.0**power)
+            mean = prediction.posterior.predictive().mean
+            assert bool(mean.isfinite().all())
+            if power >= 6:
+                assert_close(mean, prior.mean.expand_as(mean), rtol=1e-5, atol=1e-5)
+
+
+def test_the_mixture_fits_the_number_of_rows():
+    family = families.get("poisson")
+    assert default_network(8, family, n_rows=100_000).density.n_components == 100
+    assert default_network(8, family, n_rows=659).density.n_components == 13
+    assert default_network(8, family, n_rows=10).density.n_components == 1
+    assert default_network(3, family, n_rows=1000).density.dim == 16 + 3
+
+
+def test_heavy_tails_do_not_take_the_components():
+    """One row at 10⁴ would be the first component; softened, the direction of the bulk is."""
+    x = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1.0, 1.0])
+    x[0, 1] = 300.0
+    first = PrincipalComponents(3, 1).fit(x).components[:, 0]
+    assert first[0].abs() > 0.9
+    far = PrincipalComponents(3, 3).fit(x)(torch.tensor([[1e8, 0.0, 0.0], [2e8, 0.0, 0.0]]))
+    assert_close(far[1].norm() / far[0].norm(), torch.tensor(2.0), rtol=1e-3, atol=0)
