@@ -4,9 +4,9 @@
                                                 [--results FILE]
 
 Splits: 20 % test, 20 % of the rest validation, by seed. Inputs are standardised by the training rows; so are Normal
-targets, and RMSE is in the units of the data. Detection is the area under the precision-recall curve (ROC for digits and
-MNIST) of the log evidence, in %, in-distribution positive. A result is appended to FILE as one JSON line per run, and a
-run that is there is not repeated.
+targets, and RMSE is in the units of the data. Detection is the area under the precision-recall curve (ROC for digits
+and MNIST) of the log evidence, in %, in-distribution positive. A result is appended to FILE as one JSON line per run,
+and a run that is there is not repeated.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
@@ -101,14 +102,17 @@ def uci(name: str) -> tuple[Floats, Floats]:
 def mnist() -> tuple[Floats, Floats]:
     """The first 1,000 training images of each class."""
     folder = directory() / "mnist"
-    pixels, labels = (gzip.open(folder / f"train-{n}-ubyte.gz").read() for n in ("images-idx3", "labels-idx1"))
+    pixels, labels = (
+        gzip.decompress((folder / f"train-{n}-ubyte.gz").read_bytes()) for n in ("images-idx3", "labels-idx1")
+    )
     y = np.frombuffer(labels, np.uint8, offset=8)
     first = np.concatenate([np.flatnonzero(y == c)[:1000] for c in range(10)])
     return np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 784)[first].astype(float), y[first].astype(float)
 
 
 def bike() -> tuple[Floats, Floats, Floats]:
-    columns = "yr mnth hr holiday weekday workingday weathersit temp atemp hum windspeed cnt season".split()
+    columns = ["yr", "mnth", "hr", "holiday", "weekday", "workingday", "weathersit", "temp", "atemp", "hum"]
+    columns += ["windspeed", "cnt", "season"]
     with (directory() / "bike_sharing" / "hour.csv").open() as file:
         rows = np.array([[float(row[c]) for c in columns] for row in csv.DictReader(file)])
     return rows[:, :-2], rows[:, -2], rows[:, -1]
@@ -176,18 +180,18 @@ def score(task: Task, units: Standardised, network: NaturalPosteriorNetwork) -> 
     prediction = network(units.x(task.test[0]))
     predictive, y = prediction.posterior.predictive(), units.y(task.test[1])
     log_n = prediction.evidence.log_n.numpy()
-    prior_n = float(network.prior.log_n.exp())
+    prior_log_n = float(network.prior.log_n)
     scores = {"nll": metrics.negative_log_likelihood(predictive.log_prob(y).numpy())}
     if isinstance(task.family, families.FAMILIES["categorical"]):
         scores |= {"accuracy": metrics.accuracy(y, predictive.mean), "brier": metrics.brier_norm(y, predictive.mean)}
     else:
         scores["rmse"] = units.y_scale * metrics.rmse(y, predictive.mean)
         scores["calibration"] = metrics.quantile_calibration(predictive.cdf(y).numpy())
-    scores["familiarity test"] = float(np.median(1 / (1 + prior_n * np.exp(-np.maximum(log_n, -600.0)))))
+    scores["familiarity test"] = float(np.median(expit(log_n.astype(float) - prior_log_n)))
     for name, X in task.unfamiliar.items():
         outside = network(units.x(X)).evidence.log_n.numpy()
         scores[name], scores[f"{name} ROC"] = metrics.detection(log_n, outside)
-        scores[f"familiarity {name}"] = float(np.median(1 / (1 + prior_n * np.exp(-np.maximum(outside, -600.0)))))
+        scores[f"familiarity {name}"] = float(np.median(expit(outside.astype(float) - prior_log_n)))
     return scores
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from natpn import families as families
     from natpn import network as network
     from natpn import parallel as parallel
+    from natpn import training as training
     from natpn.evidence import Evidence as Evidence
     from natpn.network import NaturalPosteriorEnsemble as NaturalPosteriorEnsemble
     from natpn.network import NaturalPosteriorNetwork as NaturalPosteriorNetwork
@@ -22,7 +23,7 @@ _HOMES = {
     "NaturalPosteriorEnsemble": "natpn.network",
     "NaturalPosteriorNetwork": "natpn.network",
 }
-_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel")
+_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel", "training")
 
 __all__ = [
     "Evidence",
@@ -35,6 +36,7 @@ __all__ = [
     "families",
     "network",
     "parallel",
+    "training",
 ]
 
 

@@ -1,5 +1,6 @@
 """The piecewise-linear encoding, against numpy."""
 
+import math
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from natpn.encoders import PiecewiseLinear
-from natpn.encoders.piecewise import quantile_knots
+from natpn.encoders.piecewise import NumbersAndPieces, quantile_knots
 
 
 def fitted(X: np.ndarray, knots: int = 8) -> PiecewiseLinear:

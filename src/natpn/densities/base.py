@@ -40,6 +40,7 @@ class Density(nn.Module, ABC):
 
     location: Tensor
     scale: Tensor
+    refit_suffices = False  # whether `refit` finds all parameters, and not only the frame
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -43,6 +43,8 @@ class GaussianMixture(Density):
         shrinkage: For how many rows the pooled covariance counts in each component's own, in `refit`.
     """
 
+    refit_suffices = True
+
     def __init__(self, dim: int, n_components: int | str = "auto", shrinkage: float = 1.0) -> None:
         super().__init__(dim)
         automatic = n_components == "auto"

@@ -1,0 +1,141 @@
+"""Where batches come from: tensors in memory, shuffled by index, or any loader.
+
+Every batch is (x, y, weight). With several processes each gets its share of every batch; all shuffle alike.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from natpn import parallel
+
+Batch = tuple[Tensor, Tensor, Tensor]
+Data = Sequence[Tensor] | Iterable[Any]
+_CHUNK = 4096
+
+
+class Rows:
+    """Inputs, targets and weights in memory.
+
+    Args:
+        x: Inputs, one row each.
+        y: Targets.
+        weight: How much each row counts; all the same if None.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> None:
+        self.x, self.y = x, y
+        self.weight = torch.ones(len(x), device=x.device) if weight is None else weight.to(torch.float32)
+        if len(y) != len(x) or self.weight.shape != (len(x),):
+            raise ValueError(
+                f"data: expected as many targets and weights as inputs, got {len(x)} inputs, {len(y)} targets and "
+                f"weights of shape {tuple(self.weight.shape)}"
+            )
+        if not len(x):
+            raise ValueError("data: expected at least one row, got none")
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def steps(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch; what is left over waits for the next one."""
+        return max(1, len(self) // batch_size)
+
+    def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
+        """Shuffle and yield an epoch of batches; for stacked members (M, B, …), each in its own order."""
+        count = n_members or 1
+        order = torch.stack([torch.randperm(len(self), generator=generator) for _ in range(count)]).to(self.x.device)
+        for i in range(self.steps(batch_size)):
+            index = order[:, i * batch_size : (i + 1) * batch_size]
+            index = index[:, parallel.rank() :: parallel.world_size()]
+            if n_members is None:
+                index = index[0]
+            yield self.x[index], self.y[index], self.weight[index]
+
+    def chunks(self) -> Iterator[Batch]:
+        """Yield this process's rows in order, in pieces."""
+        parts = [parallel.share(t) for t in (self.x, self.y, self.weight)]
+        for start in range(0, len(parts[0]), _CHUNK):
+            x, y, weight = (t[start : start + _CHUNK] for t in parts)
+            yield x, y, weight
+
+    def sample(self, n: int) -> Tensor:
+        """Return about n of all inputs, evenly spaced."""
+        return self.x[:: -(-len(self) // n)]
+
+
+class LoadedRows:
+    """Batches of a loader, which decides on size, order and this process's share.
+
+    Args:
+        loader: Yields (x, y) or (x, y, weight), and can be iterated again.
+        device: Where to put them.
+    """
+
+    def __init__(self, loader: Iterable[Any], device: torch.device) -> None:
+        self.loader, self.device = loader, device
+        self._length: int | None = None
+
+    def __len__(self) -> int:
+        if self._length is None:
+            rows = torch.tensor(sum(len(weight) for _, _, weight in self.chunks()), device=self.device)
+            self._length = int(parallel.total(rows))
+        return self._length
+
+    def steps(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+        try:
+            return len(self.loader)  # type: ignore[arg-type]
+        except TypeError:
+            return max(1, len(self) // batch_size)
+
+    def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield an epoch of batches; stacked members all get the same."""
+        for batch in self.chunks():
+            x, y, weight = (t if n_members is None else t.expand(n_members, *t.shape) for t in batch)
+            yield x, y, weight
+
+    def chunks(self) -> Iterator[Batch]:
+        """Yield the loader's batches."""
+        for batch in self.loader:
+            if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+                raise ValueError(f"data: expected batches (x, y) or (x, y, weight), got {type(batch).__name__}")
+            moved = [t.to(self.device, non_blocking=True) for t in batch]
+            x, y = moved[:2]
+            yield x, y, moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
+
+    def sample(self, n: int) -> Tensor:
+        """Return about n inputs, from the first batches."""
+        parts: list[Tensor] = []
+        for x, _, _ in self.chunks():
+            parts.append(x)
+            if sum(map(len, parts)) >= n:
+                break
+        return torch.cat(parts)[:n]
+
+
+Source = Rows | LoadedRows
+
+
+def source(name: str, data: Data, device: torch.device) -> Source:
+    """Return where batches come from.
+
+    Args:
+        name: The argument, for the error message.
+        data: A tuple or list of tensors (x, y) or (x, y, weight), or a loader of such batches.
+        device: Where to put them.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if isinstance(data, (tuple, list)):
+        if len(data) not in (2, 3) or not all(isinstance(t, Tensor) for t in data):
+            raise ValueError(
+                f"{name}: expected tensors (x, y) or (x, y, weight), got {[type(t).__name__ for t in data]}"
+            )
+        return Rows(*(t.to(device) for t in data))
+    if not isinstance(data, Iterable) or isinstance(data, Tensor):
+        raise ValueError(f"{name}: expected tensors (x, y) or a loader of batches, got {type(data).__name__}")
+    return LoadedRows(data, device)

@@ -1,0 +1,270 @@
+"""Gradient descent with everything around it: schedule, averaging, early stopping, checkpoints.
+
+The state that is validated, and kept if it is the best, is a moving average of the weights if `averaging` is above 0.
+Stacked members are trained together and judged one by one.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from natpn import parallel
+from natpn.training.data import Source
+from natpn.training.losses import Trainee
+from natpn.training.session import Session, TrainingError
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Settings of gradient descent.
+
+    Attributes:
+        epochs: At most this many.
+        batch_size: Rows a step, over all processes together.
+        learning_rate: The constant rate, or the peak of the cycle.
+        schedule: "constant", or "one_cycle": up by a cosine for 30 % of the steps, then down to almost nothing.
+        averaging: Weight of the past in the moving average of the weights; 0 for none.
+        patience: Stop after this many epochs without a better validation loss; None to go on to the end.
+        evaluations: Validate about this often in all.
+        max_gradient_norm: Longer gradients are shortened to it.
+    """
+
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    schedule: Literal["constant", "one_cycle"] = "constant"
+    averaging: float = 0.0
+    patience: int | None = None
+    evaluations: int | None = None
+    max_gradient_norm: float = 10.0
+
+    def rate(self, step: int, total: int) -> float:
+        """Return the learning rate of a step."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        peak = 0.3 * total
+        if step < peak:
+            return self.learning_rate * (0.04 + 0.96 * 0.5 * (1 - math.cos(math.pi * step / peak)))
+        return self.learning_rate * (1e-4 + 0.5 * (1 + math.cos(math.pi * (step - peak) / (total - peak))))
+
+
+def descend(session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent) -> None:
+    """Train a part of the network; afterwards it is in the best state found.
+
+    Raises:
+        TrainingError: If a loss is not a number. The best state so far is restored.
+    """
+    if session.is_finished(phase):
+        return
+    run = _Run(session, phase, trainee, train, held_out, settings)
+    run.restore(session.take_running(phase))
+    with _bar(session, phase, settings.epochs, run.epoch) as bar:
+        for epoch in range(run.epoch, settings.epochs):
+            entry = run.train_epoch(epoch)
+            if bar is not None:
+                bar.update()
+                bar.set_postfix({k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)})
+            if run.is_out_of_patience():
+                break
+            session.save(run.state())
+    run.close()
+    session.finish(phase)
+
+
+class _Run:
+    """One descent, step by step."""
+
+    def __init__(
+        self, session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent
+    ) -> None:
+        self.session, self.phase, self.trainee, self.settings = session, phase, trainee, settings
+        self.train, self.held_out = train, held_out
+        parallel.synchronise(trainee)
+        self.module = parallel.distributed(trainee, session.device)
+        self.parameters = [p for p in trainee.parameters() if p.requires_grad]
+        fused = session.device.type in ("cpu", "cuda")
+        self.optimiser = torch.optim.AdamW(self.parameters, lr=settings.learning_rate, weight_decay=0.0, fused=fused)
+        self.generator = torch.Generator().manual_seed(session.seed)
+        self.epoch = self.step = 0
+        self.total = settings.epochs * train.steps(settings.batch_size)
+        members = trainee.n_members or 1
+        # The live state, each tensor with a first dimension for the members.
+        tensors = list(trainee.trained.state_dict().values())
+        self.live = tensors if trainee.n_members else [t[None] for t in tensors]
+        self.floats = [t for t in self.live if t.is_floating_point()]
+        self.average = [t.clone() for t in self.floats] if settings.averaging else []
+        self.best = [t.clone() for t in self.live]
+        self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
+        self.best_epoch = torch.zeros(members, dtype=torch.long)
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is needed to go on."""
+        return {
+            "phase": self.phase,
+            "epoch": self.epoch,
+            "step": self.step,
+            "trained": self.trainee.trained.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "average": self.average,
+            "best": self.best,
+            "best_loss": self.best_loss,
+            "best_epoch": self.best_epoch,
+            "generator": self.generator.get_state(),
+            "random": parallel.random_state(self.session.device),
+        }
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Go on from a state, if there is one."""
+        if state is None:
+            return
+        self.epoch, self.step = state["epoch"], state["step"]
+        self.trainee.trained.load_state_dict(state["trained"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.average, self.best = state["average"], state["best"]
+        self.best_loss, self.best_epoch = state["best_loss"].cpu(), state["best_epoch"].cpu()
+        self.generator.set_state(state["generator"].cpu())
+        parallel.set_random_state(state["random"], self.session.device)
+
+    def train_epoch(self, epoch: int) -> dict[str, Any]:
+        """Run an epoch, validate, and return what there is to report."""
+        self.trainee.train()
+        members = self.trainee.n_members
+        summed = torch.zeros(members or 1, dtype=torch.float64, device=self.session.device)
+        steps = 0
+        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, members):
+            with parallel.autocast(self.session.device, self.session.precision):
+                losses = self.module(x, y)
+            loss = _weighted(losses, weight, members)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
+            self._clip()
+            for group in self.optimiser.param_groups:
+                group["lr"] = self.settings.rate(self.step, self.total)
+            self.optimiser.step()
+            self.step += 1
+            steps += 1
+            if self.average:
+                keep = min(self.settings.averaging, (1 + self.step) / (10 + self.step))
+                torch._foreach_lerp_(self.average, self.floats, 1 - keep)
+            summed += loss.detach()
+        self.epoch = epoch + 1
+        loss = parallel.total(summed) / max(1, steps)
+        self._check(loss, "training")
+        entry: dict[str, Any] = {"phase": self.phase, "epoch": self.epoch, "loss": float(loss.mean())}
+        every = max(1, self.settings.epochs // (self.settings.evaluations or self.settings.epochs))
+        if self.epoch % every == 0 or self.epoch == self.settings.epochs:
+            entry |= self._validate()
+        self.session.history.append(entry)
+        return entry
+
+    def is_out_of_patience(self) -> bool:
+        """Say whether every member has gone without progress for long enough."""
+        patience = self.settings.patience
+        return patience is not None and self.epoch - int(self.best_epoch.max()) >= patience
+
+    @torch.no_grad()
+    def close(self) -> None:
+        """Put the best state in place."""
+        for live, best in zip(self.live, self.best, strict=True):
+            live.copy_(best)
+        self.trainee.eval()
+        self.trainee.close()
+
+    @torch.no_grad()
+    def _validate(self) -> dict[str, Any]:
+        parallel.synchronise(self.trainee.trained)
+        kept = [t.clone() for t in self.floats] if self.average else []
+        for live, average in zip(self.floats, self.average, strict=bool(self.average)):
+            live.copy_(average)
+        loss, evidence = evaluate(self.trainee, self.held_out, self.session)
+        better = loss < self.best_loss
+        for best, live in zip(self.best, self.live, strict=True):
+            best[better] = live[better]
+        self.best_loss = torch.where(better, loss, self.best_loss)
+        self.best_epoch[better] = self.epoch
+        for live, value in zip(self.floats, kept, strict=bool(kept)):
+            live.copy_(value)
+        self._check(loss, "validation")
+        found = {"validation_loss": float(loss.mean()), "best": float(self.best_loss.mean())}
+        return found if evidence is None else {**found, "median_log_evidence": evidence}
+
+    def _clip(self) -> None:
+        limit = self.settings.max_gradient_norm
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        if self.trainee.n_members is None:
+            nn.utils.clip_grad_norm_(self.parameters, limit, foreach=True)
+            return
+        norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
+        factor = (limit / norm.clamp(min=1e-12)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(factor.view(-1, *[1] * (g.ndim - 1)))
+
+    def _check(self, loss: Tensor, which: str) -> None:
+        if bool(loss.isfinite().all()):
+            return
+        self.close()
+        wrong = [
+            name
+            for name, data in (("training", self.train), ("validation", self.held_out))
+            if any(not bool(x.isfinite().all()) for x, _, _ in data.chunks())
+        ]
+        cause = (
+            f"the {' and '.join(wrong)} inputs hold NaN or inf: impute them"
+            if wrong
+            else f"the learning rate {self.settings.learning_rate} may be too high, or inputs far from standardised"
+        )
+        raise TrainingError(
+            f"phase {self.phase!r}, epoch {self.epoch}: the {which} loss is {loss.tolist()}; likely {cause}. The "
+            "network holds the best state before it."
+        )
+
+
+@torch.no_grad()
+def evaluate(trainee: Trainee, data: Source, session: Session) -> tuple[Tensor, float | None]:
+    """Return the mean loss of each member, and the median log-evidence if there is evidence."""
+    trainee.eval()
+    members = trainee.n_members
+    sums = torch.zeros(2, members or 1, dtype=torch.float64, device=session.device)
+    evidence: list[Tensor] = []
+    for x, y, weight in data.chunks():
+        if members is not None:
+            x, y = x.expand(members, *x.shape), y.expand(members, *y.shape)
+        with parallel.autocast(session.device, session.precision):
+            losses = trainee(x, y)
+        per_row = _per_row(losses, members).double()
+        sums += torch.stack([(per_row * weight).sum(1), weight.double().sum().expand(members or 1)])
+        if trainee.log_n is not None:
+            evidence.append(trainee.log_n.flatten())
+    sums = parallel.total(sums)
+    median = float(parallel.gather_rows(torch.cat(evidence)).median()) if evidence else None
+    return (sums[0] / sums[1]).cpu(), median
+
+
+def _weighted(losses: Tensor, weight: Tensor, members: int | None) -> Tensor:
+    """Return the weighted mean over the rows of all processes, one number a member; dense losses are averaged first."""
+    weight = weight if members else weight[None]
+    count = parallel.total(weight.sum(1)).clamp(min=1e-12)
+    return (_per_row(losses, members) * weight).sum(1) / count
+
+
+def _per_row(losses: Tensor, members: int | None) -> Tensor:
+    """Return losses as (M, B): those of a dense target are averaged."""
+    losses = losses if members else losses[None]
+    return losses.flatten(2).mean(-1) if losses.ndim > 2 else losses
+
+
+@contextlib.contextmanager
+def _bar(session: Session, phase: str, epochs: int, start: int) -> Iterator[Any]:
+    """Yield a progress bar, or None."""
+    if not session.progress or parallel.rank() > 0:
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=epochs, initial=start, desc=phase) as bar:
+        yield bar

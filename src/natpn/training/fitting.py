@@ -1,0 +1,119 @@
+"""`fit`: one call that trains a network or an ensemble by a scheme."""
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import cast
+
+from natpn import parallel
+from natpn.encoders.base import check_choice
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
+from natpn.training.data import Data, source
+from natpn.training.paper import Paper
+from natpn.training.session import Session, TrainingResult, fingerprint
+from natpn.training.staged import Staged
+
+Scheme = Staged | Paper
+SCHEMES: dict[str, Callable[[], Scheme]] = {"staged": Staged, "paper": Paper}
+
+
+def fit(
+    network: NaturalPosteriorNetwork | NaturalPosteriorEnsemble,
+    train: Data,
+    validation: Data,
+    *,
+    scheme: str | Scheme = "staged",
+    max_epochs: int | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    entropy_weight: float | None = None,
+    patience: int | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    precision: parallel.Precision = "float32",
+    checkpoint_dir: str | PathLike[str] | None = None,
+    progress: bool = False,
+) -> TrainingResult:
+    """Train a network, or all members of an ensemble, in place.
+
+    The same seed and the same initial weights give the same result, bit for bit on the CPU. Started by `torchrun`, the
+    processes share the work. Afterwards the network is in evaluation mode.
+
+    Args:
+        network: What to train.
+        train: Tensors (x, y) or (x, y, weight), or a loader of such batches.
+        validation: The same, for early stopping and alignment.
+        scheme: "staged", "paper", or a `Staged` or `Paper` with settings of its own.
+        max_epochs: Replaces the scheme's, as do the next four; None leaves it.
+        batch_size: Rows a step. A loader has its own.
+        learning_rate: The learning rate, or its peak.
+        entropy_weight: Weight of the entropy in the Bayesian loss; the staged scheme has none.
+        patience: Epochs without progress before a phase is stopped.
+        seed: For all that is random here.
+        device: Where to work: "cpu", "cuda", "auto", or None for where the network is.
+        precision: "float32", or "bfloat16" for the encoder's matrix products.
+        checkpoint_dir: Write a checkpoint there after each epoch, and go on from the one that is there.
+        progress: Show a progress bar.
+
+    Returns:
+        History, time and validation loss.
+
+    Raises:
+        ValueError: If an argument is not what is described here.
+        TrainingError: If a loss is not a number; the network then holds the best state before it.
+    """
+    members = _members(network)
+    chosen = _scheme(
+        scheme,
+        max_epochs=max_epochs,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        entropy_weight=entropy_weight,
+        patience=patience,
+    )
+    where = parallel.choose_device(device, network)
+    parallel.start(where)
+    network.to(where)
+    session = Session(
+        network,
+        source("train", train, where),
+        source("validation", validation, where),
+        where,
+        seed,
+        precision,
+        None if checkpoint_dir is None else Path(checkpoint_dir),
+        fingerprint(scheme=repr(chosen), seed=seed, precision=precision, members=len(members)),
+        progress,
+    )
+    with parallel.seeded(seed + 10_007 * parallel.rank(), where):
+        parallel.synchronise(network)
+        session.resume()
+        chosen.run(session, members)
+    network.eval()
+    return session.result()
+
+
+def _members(network: NaturalPosteriorNetwork | NaturalPosteriorEnsemble) -> list[NaturalPosteriorNetwork]:
+    if isinstance(network, NaturalPosteriorNetwork):
+        return [network]
+    if isinstance(network, NaturalPosteriorEnsemble):
+        return [cast(NaturalPosteriorNetwork, member) for member in network.members]
+    raise ValueError(
+        f"network: expected a NaturalPosteriorNetwork or a NaturalPosteriorEnsemble, got {type(network).__name__}"
+    )
+
+
+def _scheme(scheme: str | Scheme, **settings: float | None) -> Scheme:
+    """Return the scheme with what was set."""
+    if isinstance(scheme, str):
+        check_choice("scheme", scheme, SCHEMES)
+        scheme = SCHEMES[scheme]()
+    given = {name: value for name, value in settings.items() if value is not None}
+    known = {f.name for f in fields(scheme)}
+    for name, value in given.items():
+        if name not in known:
+            raise ValueError(f"{name}: the scheme {type(scheme).__name__} has no such setting, got {value!r}")
+        if value < 0 or (value == 0 and name != "entropy_weight"):
+            raise ValueError(f"{name}: expected a positive number, got {value!r}")
+    return replace(scheme, **given)  # type: ignore[arg-type]

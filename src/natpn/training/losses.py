@@ -1,0 +1,146 @@
+"""What is minimised, as modules whose forward pass returns one loss a row.
+
+| class | loss | trains |
+|---|---|---|
+| `PlainLoss` | −log p(y) at χ, the limit n → ∞ of the Bayesian loss | encoder, normalisation, decoder |
+| `StackedPlainLoss` | the same, of several members at once | their stacked weights |
+| `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
+| `DensityLoss` | −log p(z) of latents that were calculated before | the density |
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from natpn.densities import Density
+from natpn.network import NaturalPosteriorNetwork
+from natpn.network.stacked import StackedNetworks
+
+
+class Trainee(nn.Module, ABC):
+    """A module whose forward pass returns losses.
+
+    Attributes:
+        trained: What is trained; its state is what early stopping keeps.
+        n_members: How many stacked members it has; None for a single one, without a dimension for it.
+        log_n: The log-evidence of the last batch, if there is evidence.
+    """
+
+    trained: nn.Module
+    n_members: int | None = None
+    log_n: Tensor | None = None
+
+    @abstractmethod
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (B, …), or (M, B, …) for stacked members."""
+
+    def close(self) -> None:
+        """Put what was trained where it belongs."""
+
+
+class PlainLoss(Trainee):
+    """Minus the log-likelihood at χ, over a scale.
+
+    Args:
+        network: The network.
+        scale: Divides the loss.
+    """
+
+    def __init__(self, network: NaturalPosteriorNetwork, scale: float = 1.0) -> None:
+        super().__init__()
+        self.trained = nn.ModuleList([network.encoder, network.normalisation, network.decoder])
+        self._network = (network,)  # in a tuple: its density is no part of this module
+        self.scale = scale
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (B, …)."""
+        network = self._network[0]
+        return -network.family.log_likelihood(network.represent(x)[1], y) / self.scale
+
+
+class StackedPlainLoss(Trainee):
+    """`PlainLoss` of several members at once.
+
+    Args:
+        members: The networks.
+        scale: Divides the loss.
+    """
+
+    def __init__(self, members: list[NaturalPosteriorNetwork], scale: float = 1.0) -> None:
+        super().__init__()
+        self.trained = self.stacked = StackedNetworks(members)
+        self.family = members[0].family
+        self.n_members = len(members)
+        self.scale = scale
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (M, B)."""
+        return -self.family.log_likelihood(self.stacked.represent(x)[1], y) / self.scale
+
+    def close(self) -> None:
+        """Write the weights to the members."""
+        self.stacked.unstack()
+
+
+class BayesianLoss(Trainee):
+    """The paper's loss (Eq. 7, with its sign mended).
+
+    Args:
+        network: The network.
+        entropy_weight: λ.
+    """
+
+    def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float) -> None:
+        super().__init__()
+        self.trained = self.network = network
+        self.entropy_weight = entropy_weight
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (B, …)."""
+        posterior, evidence = self.network(x)
+        self.log_n = evidence.log_n.detach()
+        loss: Tensor = -posterior.expected_log_likelihood(y)
+        return loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
+
+
+class DensityLoss(Trainee):
+    """Minus the log-density of what the density sees.
+
+    Args:
+        density: The density.
+    """
+
+    def __init__(self, density: Density) -> None:
+        super().__init__()
+        self.trained = self.density = density
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (B,); the targets play no part."""
+        result: Tensor = -self.density.log_prob(x)
+        return result
+
+
+@torch.no_grad()
+def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tensor) -> float:
+    """Set the decoder's bias to the distribution of all targets, and return the scale of the loss there.
+
+    The scale is the root mean square of the loss's gradient with respect to the raw outputs, if that is above 1.
+
+    Args:
+        network: The network.
+        y: Targets, any leading dimensions.
+        weight: How much each row counts.
+    """
+    family = network.family
+    size = len(family.support.event_shape)
+    weight = weight.reshape(-1, *[1] * (y.ndim - size - 1)).expand(y.shape[: y.ndim - size]).flatten()
+    y = y.reshape(-1, *y.shape[y.ndim - size :])
+    observed = family.observe(y.double())
+    pooled = family.evidence(observed.chi, observed.log_n + weight.double().log()).sum(0)
+    raw = family.inverse_link(pooled.chi.to(y.device)).to(network.decoder.bias)
+    network.decoder.bias.copy_(raw)
+    with torch.enable_grad():
+        rows = raw.double().expand(len(y), -1).clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(family.log_likelihood(rows, y).sum(), rows)
+    return max(1.0, float(gradient.square().sum(-1).mean().sqrt()))

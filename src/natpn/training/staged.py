@@ -1,0 +1,140 @@
+"""The default scheme: representation, then density, then the scale of the evidence.
+
+1. *Representation*: encoder and decoder by the plain likelihood, the n → ∞ limit of the Bayesian loss, with a one-cycle
+   learning rate; the moving average of the weights is what is validated and kept. Stackable members of an ensemble are
+   trained at the same time.
+2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
+3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`).
+
+The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from natpn import parallel
+from natpn.network import NaturalPosteriorNetwork
+from natpn.network.stacked import stackable
+from natpn.training.align import refit_variance, set_budget
+from natpn.training.data import Rows
+from natpn.training.descent import Descent, descend
+from natpn.training.latents import Latents, fit_density, latents
+from natpn.training.losses import PlainLoss, StackedPlainLoss, Trainee, start_at_marginal
+from natpn.training.session import Session
+
+_SAMPLE = 20_000
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Settings of the staged scheme.
+
+    Attributes:
+        max_epochs: Epochs of the first stage; by default as many as make about 3000 steps, from 20 to 300.
+        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 512.
+        learning_rate: The peak of the cycle.
+        patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
+            is where most of the progress is. The best state is kept either way.
+        averaging: Weight of the past in the moving average of the weights.
+        max_gradient_norm: Longer gradients are shortened to it.
+        density_rows: At most this many training rows are used to fit the density.
+        density_epochs: Epochs for densities that need gradient descent.
+        tolerance: How many standard errors of the held-out score the slope of the evidence may cost.
+    """
+
+    max_epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float = 3e-3
+    patience: int | None = None
+    averaging: float = 0.998
+    max_gradient_norm: float = 10.0
+    density_rows: int = 20_000
+    density_epochs: int = 100
+    tolerance: float = 0.1
+
+    def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Run all stages."""
+        scale = self._prepare(session, members)
+        together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
+        trainees: dict[str, Trainee] = {}
+        if together:
+            trainees["representation"] = StackedPlainLoss(members, scale)
+        else:
+            for i, member in enumerate(members):
+                trainees[_name("representation", i, members)] = PlainLoss(member, scale)
+        for phase, trainee in trainees.items():
+            descend(session, phase, trainee, session.train, session.validation, self._descent(session))
+        for i, member in enumerate(members):
+            density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
+            fit_density(session, _name("density", i, members), member, density, self.density_rows)
+            self._align(session, _name("align", i, members), member)
+
+    def _descent(self, session: Session) -> Descent:
+        rows = len(session.train)
+        size = self.batch_size or batch_size(rows)
+        steps = session.train.steps(size)
+        epochs = self.max_epochs or min(max(3000 // steps, 20), 300)
+        return Descent(
+            epochs,
+            size,
+            self.learning_rate,
+            "one_cycle",
+            self.averaging,
+            self.patience,
+            evaluations=50 if self.patience is None else None,
+            max_gradient_norm=self.max_gradient_norm,
+        )
+
+    def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> float:
+        """Fit what is fitted to the inputs and targets alone, and return the scale of the loss."""
+        y, weight = targets(session)
+        if session.is_finished("prepare"):
+            bias = members[0].decoder.bias.detach().clone()
+            scale = start_at_marginal(members[0], y, weight)
+            with torch.no_grad():
+                members[0].decoder.bias.copy_(bias)
+            return scale
+        sample = session.train.sample(_SAMPLE)
+        for member in members:
+            for part, method in ((member.encoder, "fit_knots"), (member.bypass, "fit")):
+                if hasattr(part, method):
+                    getattr(part, method)(sample)
+            member.budget.see_rows(len(session.train))
+            scale = start_at_marginal(member, y, weight)
+        session.finish("prepare")
+        return scale
+
+    def _align(self, session: Session, phase: str, member: NaturalPosteriorNetwork) -> None:
+        if session.is_finished(phase):
+            return
+        own = latents(member, session.validation, session, _SAMPLE)
+        held_out = Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
+        refit_variance(member, held_out)
+        set_budget(member, held_out, self.tolerance)
+        parallel.synchronise(member)
+        session.finish(phase)
+
+
+def batch_size(rows: int) -> int:
+    """Return the power of two near a sixteenth of the rows, from 32 to 512 but no more than there are."""
+    return min(1 << round(math.log2(min(max(rows / 16, 32), 512))), rows)
+
+
+def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return targets and weights of the training data, of all processes."""
+    if isinstance(session.train, Rows):
+        return session.train.y[: 10 * _SAMPLE], session.train.weight[: 10 * _SAMPLE]
+    parts: list[tuple[torch.Tensor, torch.Tensor]] = []
+    for _, y, weight in session.train.chunks():
+        parts.append((y, weight))
+        if sum(len(w) for _, w in parts) >= 10 * _SAMPLE:
+            break
+    return parallel.gather_rows(torch.cat([y for y, _ in parts])), parallel.gather_rows(
+        torch.cat([w for _, w in parts])
+    )
+
+
+def _name(phase: str, i: int, members: list[NaturalPosteriorNetwork]) -> str:
+    return phase if len(members) == 1 else f"{phase} {i + 1}"
