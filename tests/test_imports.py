@@ -29,6 +29,11 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def is_module(name: str) -> bool:
+    path = ROOT.parent / name.replace(".", "/")
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
 def imports_of(path: Path) -> set[str]:
     """Every natpn module that a file imports, wherever in the file it does so; relative imports are refused."""
     found = set()
@@ -38,9 +43,7 @@ def imports_of(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             modules = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {
-                m if (ROOT.parent / (m.replace(".", "/"))).with_suffix(".py").exists() else node.module for m in modules
-            }
+            found |= {m if is_module(m) else node.module for m in modules}
     return {name for name in found if name.split(".")[0] == "natpn"}
 
 

@@ -175,7 +175,7 @@ def test_a_learned_budget_can_be_set(slope, level):
 
 
 def test_principal_components_are_uncorrelated_and_lead():
-    x = 0.5 * torch.randn(500, 6) @ torch.randn(6, 6)
+    x = 0.2 * torch.randn(500, 6) @ torch.randn(6, 6)
     bypass = PrincipalComponents(6, 3).fit(x)
     covariance = bypass(x).T.cov()
     values = torch.linalg.eigvalsh(x.T.cov()).flip(0)[:3]
