@@ -1,0 +1,127 @@
+"""How fast: fits and predictions in units of one 2048 × 2048 float32 matmul of the same run, on one thread.
+
+    NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth]
+
+Without names, all of them run. Ratios are of medians within one run; run it beside nothing else.
+"""
+
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from quality import Standardised, load, run
+
+from natpn import encoders, families
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
+from natpn.training import fit
+
+
+def median(task: Callable[[], object], repeats: int = 15) -> float:
+    task()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        task()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def unit() -> float:
+    a = torch.randn(2048, 2048)
+    return median(lambda: a @ a)
+
+
+def fits() -> None:
+    """A default fit on Sensorless Drive; the published code takes 695 units."""
+    before = unit()
+    result = run("sensorless", 0, "staged")
+    seconds = float(str(result["seconds"]))
+    one = (before + unit()) / 2
+    print(
+        f"fit on Sensorless: {seconds:.1f} s = {seconds / one:.0f} units (goal ≤ 110), accuracy {result['accuracy']:.2f}"
+    )
+
+
+def ensembles() -> None:
+    """Five members at once against one, on Bike-Normal."""
+    task = load("bike-normal", 0)
+    units = Standardised(task)
+    data = [(units.x(X), units.y(y)) for X, y in (task.train, task.validation)]
+    seconds = {}
+    for size in (1, 5):
+        torch.manual_seed(0)
+        members = [default_network(11, task.family, len(task.train[0])) for _ in range(size)]
+        start = time.perf_counter()
+        fit(members[0] if size == 1 else NaturalPosteriorEnsemble(members), *data, seed=0)
+        seconds[size] = time.perf_counter() - start
+    print(f"fit of 5 members at once: {seconds[5] / seconds[1]:.2f} times one ({seconds[1]:.1f} s; goal ≤ 2)")
+
+
+@torch.no_grad()
+def cost(network: NaturalPosteriorNetwork, x: torch.Tensor, repeats: int) -> tuple[float, float]:
+    """Median seconds of the bare encoder and of posterior, mean and evidence."""
+    network.eval()
+
+    def predict() -> None:
+        prediction = network(x)
+        _ = prediction.posterior.predictive().mean, prediction.evidence.log_n
+
+    return median(lambda: network.encoder(x), repeats), median(predict, repeats)
+
+
+def predictions() -> None:
+    """The whole prediction against the bare encoder: tabular at batch 4096, and the CIFAR-size encoder."""
+    classes = families.get("categorical", n_classes=10)
+    tabular = default_network(48, classes, n_rows=35_000)
+    tabular.encoder.fit_knots(torch.randn(1000, 48))  # type: ignore[operator, union-attr]
+    image = NaturalPosteriorNetwork(encoders.get("image", shape=(3, 32, 32)), classes, "radial")
+    for name, network, x, goal in (
+        ("tabular, batch 4096", tabular, torch.randn(4096, 48), 1.5),
+        ("CIFAR-size, batch 128", image, torch.randn(128, 3, 32, 32), 1.02),
+    ):
+        bare, whole = cost(network, x, 9)
+        print(f"prediction, {name}: {1e3 * whole:.1f} ms, {whole / bare:.2f} times the bare encoder (goal ≤ {goal})")
+
+
+def growth() -> None:
+    """Time of a prediction and peak memory as rows, features, classes and the latent size grow."""
+
+    def line(what: str, value: int, features: int, classes: int, latent: int, rows: int) -> None:
+        network = default_network(features, families.get("categorical", n_classes=classes), 35_000, latent).eval()
+        x = torch.randn(min(rows, 4096), features)
+        chunks = -(-rows // len(x))
+        with torch.no_grad():
+            seconds = median(lambda: [network(x).evidence.log_n for _ in range(chunks)], 3 if chunks < 100 else 1)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"  {what} {value:>8}: {1e6 * seconds / rows:7.2f} µs a row, peak {peak:5.0f} MB")
+
+    print("growth of the default network (48 features, 10 classes, latent 16, 4096 rows), evidence only:")
+    for rows in (10**3, 10**4, 10**5, 10**6):
+        line("rows", rows, 48, 10, 16, rows)
+    for features in (4, 16, 64, 256):
+        line("features", features, features, 10, 16, 4096)
+    for classes in (2, 10, 100, 1000):
+        line("classes", classes, 48, classes, 16, 4096)
+    for latent in (4, 16, 64):
+        line("latent", latent, 48, 10, latent, 4096)
+
+
+PARTS = {"fit": fits, "ensemble": ensembles, "predict": predictions, "growth": growth}
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    unknown = [name for name in sys.argv[1:] if name not in PARTS]
+    if unknown:
+        raise SystemExit(f"{unknown[0]!r} is not one of {', '.join(PARTS)}")
+    print(f"unit: {1e3 * unit():.0f} ms")
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name]()
+
+
+if __name__ == "__main__":
+    main()
