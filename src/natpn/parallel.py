@@ -7,12 +7,11 @@ all processes. In a single process all of it does nothing, so callers need not a
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 
 Precision = Literal["float32", "bfloat16"]
 T = TypeVar("T", bound=nn.Module)
@@ -22,6 +21,12 @@ def start(device: torch.device) -> None:
     """Join the other processes if `torchrun` started this one and nobody has joined yet."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+
+
+def stop() -> None:
+    """Leave the other processes, if this one has joined any."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def world_size() -> int:
@@ -112,12 +117,24 @@ def differentiable_total(summed: Tensor) -> Tensor:
     """Return the sum of a tensor over all processes; gradients flow back to all of them."""
     if world_size() == 1:
         return summed
-    result: Tensor = all_reduce(summed.contiguous())
+    result: Tensor = _Total.apply(summed)  # type: ignore[no-untyped-call]
     return result
 
 
+class _Total(torch.autograd.Function):
+    """A sum over processes; every process's loss depends on it, so its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(context: Any, summed: Tensor) -> Tensor:
+        return total(summed)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return total(gradient)
+
+
 def gather_rows(rows: Tensor) -> Tensor:
-    """Return the rows of all processes, one process after the other; their numbers may differ."""
+    """Return the rows of all processes, taken in turn: what `share` divided comes back in order. Numbers may differ."""
     if world_size() == 1:
         return rows
     counts = torch.zeros(world_size(), dtype=torch.long, device=rows.device)
@@ -127,7 +144,8 @@ def gather_rows(rows: Tensor) -> Tensor:
     padded[: len(rows)] = rows.detach()
     parts = [torch.empty_like(padded) for _ in lengths]
     dist.all_gather(parts, padded)
-    return torch.cat([part[:n] for part, n in zip(parts, lengths, strict=True)])
+    real = torch.arange(max(lengths), device=rows.device)[:, None] < torch.tensor(lengths, device=rows.device)
+    return torch.stack(parts, 1)[real]
 
 
 def synchronise(module: nn.Module) -> None:
@@ -148,4 +166,4 @@ def distributed(module: T, device: torch.device) -> T | nn.parallel.DistributedD
     if world_size() == 1:
         return module
     devices = [device.index] if device.type == "cuda" else None
-    return nn.parallel.DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
+    return nn.parallel.DistributedDataParallel(module, device_ids=devices)

@@ -57,3 +57,10 @@ class LatentNormalisation(nn.Module):
             self.running_mean.lerp_(mean, self.momentum)
             self.running_variance.lerp_(variance * (rows / (rows - 1)), self.momentum)
         return (latent - mean) * (variance + self.epsilon).rsqrt()
+
+    @torch.no_grad()
+    def settle(self, latent: Tensor) -> None:
+        """Set the running mean to that of latents as the encoder returns them; the running variance stays."""
+        shape = self.running_mean.shape
+        flat = bound(latent.to(self.running_mean.dtype)).reshape(*shape[:-2], -1, shape[-1])
+        self.running_mean.copy_(flat.mean(-2, keepdim=True).reshape(shape))

@@ -52,6 +52,7 @@ class StackedNetworks(nn.Module):
         super().__init__()
         if not stackable(members):
             raise ValueError("members: expected tabular encoders of the same architecture in all of them")
+        self.n_members = len(members)
         self._members = tuple(members)  # in a tuple, which keeps them out of parameters() and state_dict()
         layers: list[nn.Module] = []
         for parts in zip(*(_layers(member) for member in members), strict=True):
@@ -66,10 +67,14 @@ class StackedNetworks(nn.Module):
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""
+        latent = self.normalisation(self.encode(x))
+        return latent, self.decoder(latent)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return latents before their normalisation."""
         encoders = [cast(TabularEncoder, member.encoder) for member in self._members]
         x = torch.stack([e.encode(rows) for e, rows in zip(encoders, x, strict=True)])
-        latent = self.normalisation(bound(self.layers(x)))
-        return latent, self.decoder(latent)
+        return bound(self.layers(x))
 
     forward = represent
 

@@ -18,6 +18,8 @@ from natpn.training.data import Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
+_SETTLE = 2048  # rows that the mean latent is calculated from
+
 
 @dataclass(frozen=True)
 class Descent:
@@ -88,7 +90,7 @@ class _Run:
         self.module = parallel.distributed(trainee, session.device)
         self.parameters = [p for p in trainee.parameters() if p.requires_grad]
         fused = session.device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.AdamW(self.parameters, lr=settings.learning_rate, weight_decay=0.0, fused=fused)
+        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=fused)
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -99,6 +101,7 @@ class _Run:
         self.floats = [t for t in self.live if t.is_floating_point()]
         self.average = [t.clone() for t in self.floats] if settings.averaging else []
         self.best = [t.clone() for t in self.live]
+        self.sample = train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
 
@@ -181,6 +184,8 @@ class _Run:
         kept = [t.clone() for t in self.floats] if self.average else []
         for live, average in zip(self.floats, self.average, strict=bool(self.average)):
             live.copy_(average)
+        self.trainee.eval()
+        self.trainee.settle(self.sample)
         loss, evidence = evaluate(self.trainee, self.held_out, self.session)
         better = loss < self.best_loss
         for best, live in zip(self.best, self.live, strict=True):

@@ -12,6 +12,8 @@ from natpn.training.descent import Descent, descend
 from natpn.training.losses import DensityLoss
 from natpn.training.session import Session
 
+SAMPLE = 20_000
+
 
 @dataclass(frozen=True)
 class Latents:
@@ -57,6 +59,26 @@ def latents(network: NaturalPosteriorNetwork, data: Source, session: Session, ma
     rows = int(parallel.total(torch.tensor(len(joined[0]), device=session.device)))
     every = max(1, -(-rows // max_rows))
     return Latents(*(t[::every] for t in joined))
+
+
+@torch.no_grad()
+def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
+    """Fit what is fitted to the inputs alone: knots, bypass, and the normalisation of the first latents."""
+    sample = session.train.sample(SAMPLE)
+    for part, method in ((network.encoder, "fit_knots"), (network.bypass, "fit")):
+        if hasattr(part, method):
+            getattr(part, method)(sample)
+    parallel.synchronise(network)
+    network.budget.see_rows(len(session.train))
+    network.eval()
+    normalisation = network.normalisation
+    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
+    for x, _, _ in session.train.chunks():
+        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
+        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
+    rows, total, squares = parallel.total(sums)
+    normalisation.running_mean.copy_(total / rows)
+    normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))
 
 
 def fit_density(

@@ -35,6 +35,13 @@ class Trainee(nn.Module, ABC):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …), or (M, B, …) for stacked members."""
 
+    def settle(self, x: Tensor) -> None:
+        """Set the running mean of the latents to that of a sample.
+
+        Training does not see constant shifts of the latents, so the optimiser turns their gradients, which are rounding
+        errors, into a random walk. A running mean would lag behind it.
+        """
+
     def close(self) -> None:
         """Put what was trained where it belongs."""
 
@@ -58,6 +65,10 @@ class PlainLoss(Trainee):
         network = self._network[0]
         return -network.family.log_likelihood(network.represent(x)[1], y) / self.scale
 
+    def settle(self, x: Tensor) -> None:
+        """Settle the network's latents."""
+        _settle(self._network[0], x)
+
 
 class StackedPlainLoss(Trainee):
     """`PlainLoss` of several members at once.
@@ -77,6 +88,10 @@ class StackedPlainLoss(Trainee):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
         return -self.family.log_likelihood(self.stacked.represent(x)[1], y) / self.scale
+
+    def settle(self, x: Tensor) -> None:
+        """Settle the latents of every member."""
+        self.stacked.normalisation.settle(self.stacked.encode(x.expand(self.stacked.n_members, *x.shape)))
 
     def close(self) -> None:
         """Write the weights to the members."""
@@ -103,6 +118,10 @@ class BayesianLoss(Trainee):
         loss: Tensor = -posterior.expected_log_likelihood(y)
         return loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
 
+    def settle(self, x: Tensor) -> None:
+        """Settle the network's latents."""
+        _settle(self.network, x)
+
 
 class DensityLoss(Trainee):
     """Minus the log-density of what the density sees.
@@ -119,6 +138,11 @@ class DensityLoss(Trainee):
         """Return losses, (B,); the targets play no part."""
         result: Tensor = -self.density.log_prob(x)
         return result
+
+
+def _settle(network: NaturalPosteriorNetwork, x: Tensor) -> None:
+    chunk = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
+    network.normalisation.settle(torch.cat([network.encoder(part) for part in x.split(chunk)]))
 
 
 @torch.no_grad()

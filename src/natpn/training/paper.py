@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.descent import Descent, descend
-from natpn.training.latents import fit_density
+from natpn.training.latents import fit_density, prepare
 from natpn.training.losses import BayesianLoss
 from natpn.training.session import Session
 
@@ -43,7 +43,9 @@ class Paper:
         """Run all phases, one member after the other."""
         for i, member in enumerate(members):
             suffix = "" if len(members) == 1 else f" {i + 1}"
-            member.budget.see_rows(len(session.train))
+            if not session.is_finished(f"prepare{suffix}"):
+                prepare(session, member)
+                session.finish(f"prepare{suffix}")
             self._density(session, f"warm-up{suffix}", member, self.warm_up_epochs)
             loss = BayesianLoss(member, self.entropy_weight)
             descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))

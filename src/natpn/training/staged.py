@@ -20,11 +20,9 @@ from natpn.network.stacked import stackable
 from natpn.training.align import refit_variance, set_budget
 from natpn.training.data import Rows
 from natpn.training.descent import Descent, descend
-from natpn.training.latents import Latents, fit_density, latents
+from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Trainee, start_at_marginal
 from natpn.training.session import Session
-
-_SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
@@ -96,12 +94,8 @@ class Staged:
             with torch.no_grad():
                 members[0].decoder.bias.copy_(bias)
             return scale
-        sample = session.train.sample(_SAMPLE)
         for member in members:
-            for part, method in ((member.encoder, "fit_knots"), (member.bypass, "fit")):
-                if hasattr(part, method):
-                    getattr(part, method)(sample)
-            member.budget.see_rows(len(session.train))
+            prepare(session, member)
             scale = start_at_marginal(member, y, weight)
         session.finish("prepare")
         return scale
@@ -109,7 +103,7 @@ class Staged:
     def _align(self, session: Session, phase: str, member: NaturalPosteriorNetwork) -> None:
         if session.is_finished(phase):
             return
-        own = latents(member, session.validation, session, _SAMPLE)
+        own = latents(member, session.validation, session, SAMPLE)
         held_out = Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
         refit_variance(member, held_out)
         set_budget(member, held_out, self.tolerance)
@@ -125,11 +119,11 @@ def batch_size(rows: int) -> int:
 def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
     """Return targets and weights of the training data, of all processes."""
     if isinstance(session.train, Rows):
-        return session.train.y[: 10 * _SAMPLE], session.train.weight[: 10 * _SAMPLE]
+        return session.train.y[: 10 * SAMPLE], session.train.weight[: 10 * SAMPLE]
     parts: list[tuple[torch.Tensor, torch.Tensor]] = []
     for _, y, weight in session.train.chunks():
         parts.append((y, weight))
-        if sum(len(w) for _, w in parts) >= 10 * _SAMPLE:
+        if sum(len(w) for _, w in parts) >= 10 * SAMPLE:
             break
     return parallel.gather_rows(torch.cat([y for y, _ in parts])), parallel.gather_rows(
         torch.cat([w for _, w in parts])
