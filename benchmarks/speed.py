@@ -40,9 +40,8 @@ def fits() -> None:
     result = run("sensorless", 0, "staged")
     seconds = float(str(result["seconds"]))
     one = (before + unit()) / 2
-    print(
-        f"fit on Sensorless: {seconds:.1f} s = {seconds / one:.0f} units (goal ≤ 110), accuracy {result['accuracy']:.2f}"
-    )
+    print(f"fit on Sensorless: {seconds:.1f} s = {seconds / one:.0f} units (goal ≤ 110)")
+    print(f"  accuracy {result['accuracy']:.2f}")
 
 
 def ensembles() -> None:
