@@ -101,7 +101,9 @@ class _Run:
         self.floats = [t for t in self.live if t.is_floating_point()]
         self.average = [t.clone() for t in self.floats] if settings.averaging else []
         self.best = [t.clone() for t in self.live]
-        self.sample = train.sample(_SETTLE)
+        # With dropout the decoder has learned around the mean of noisy latents, which only the running mean knows.
+        noisy = any(isinstance(m, nn.Dropout) and m.p > 0 for m in trainee.modules())
+        self.sample = None if noisy else train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
 
@@ -185,7 +187,8 @@ class _Run:
         for live, average in zip(self.floats, self.average, strict=bool(self.average)):
             live.copy_(average)
         self.trainee.eval()
-        self.trainee.settle(self.sample)
+        if self.sample is not None:
+            self.trainee.settle(self.sample)
         loss, evidence = evaluate(self.trainee, self.held_out, self.session)
         better = loss < self.best_loss
         for best, live in zip(self.best, self.live, strict=True):

@@ -31,7 +31,7 @@ class Staged:
 
     Attributes:
         max_epochs: Epochs of the first stage; by default as many as make about 3000 steps, from 20 to 300.
-        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 512.
+        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
             is where most of the progress is. The best state is kept either way.
@@ -112,8 +112,8 @@ class Staged:
 
 
 def batch_size(rows: int) -> int:
-    """Return the power of two near a sixteenth of the rows, from 32 to 512 but no more than there are."""
-    return min(1 << round(math.log2(min(max(rows / 16, 32), 512))), rows)
+    """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are."""
+    return min(1 << round(math.log2(min(max(rows / 16, 32), 256))), rows)
 
 
 def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
