@@ -35,7 +35,7 @@ def test_far_inputs_get_the_prior(name, shape):
 
 def test_the_mixture_fits_the_number_of_rows():
     family = families.get("poisson")
-    assert default_network(8, family, n_rows=100_000).density.n_components == 100
+    assert default_network(8, family, n_rows=100_000).density.n_components == 60
     assert default_network(8, family, n_rows=659).density.n_components == 13
     assert default_network(8, family, n_rows=10).density.n_components == 1
     assert default_network(3, family, n_rows=1000).density.dim == 16 + 3

@@ -9,9 +9,9 @@ from natpn.families import Family
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
 
-COMPONENTS = 100
+COMPONENTS = 60
 ROWS_PER_COMPONENT = 2.0
-SHRINKAGE = 0.5
+SHRINKAGE = 0.2
 
 
 def default_network(
@@ -21,8 +21,8 @@ def default_network(
 
     Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces; images through
     the paper's convolutions. The density sees the latent vector and the leading principal components of the input. It
-    is a Gaussian mixture of up to 100 components, each with at least twice as many training rows as there are
-    features, and its covariances are drawn towards the pooled one with the weight of half as many rows.
+    is a Gaussian mixture of up to 60 components, each with at least twice as many training rows as there are
+    features, and its covariances are drawn towards the pooled one with the weight of a fifth as many rows.
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
