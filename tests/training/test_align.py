@@ -17,7 +17,7 @@ def held_out(network, rows=2000, deviation=None, seed=0):
         raw = network.decoder(z)
     noise = torch.randn(rows, generator=g)
     y = raw[:, 0] + (0.3 if deviation is None else deviation(z)) * noise
-    return Latents(z, raw, z, y, torch.ones(rows))
+    return Latents(z, raw, z.clone(), y, torch.ones(rows))
 
 
 def make(family="normal", **options):
@@ -93,3 +93,17 @@ def test_fixed_budgets_are_left_alone():
     network = make(budget="exp")
     set_budget(network, held_out(network), 0.1)
     assert float(network.budget.log_budget) == 3.0
+
+
+def test_a_few_strays_have_no_say_in_the_slope():
+    """Rows far outside whose prediction is right would lose by every return to the prior."""
+    slopes = []
+    for strays in (0, 3):
+        network = make()
+        data = held_out(network)
+        refit_variance(network, data)
+        data.features[:strays] += 12.0
+        data.y[:strays] = data.raw[:strays, 0]
+        set_budget(network, data, 0.1)
+        slopes.append(float(network.budget.slope.detach()))
+    assert slopes[1] >= slopes[0]
