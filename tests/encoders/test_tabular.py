@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from natpn.encoders import TabularEncoder
-from natpn.encoders.base import LIMIT
+from natpn.encoders.base import LIMIT, Dropout
 from natpn.encoders.tabular import Encoding
 
 ENCODINGS: list[Encoding] = ["plain", "piecewise"]
@@ -112,3 +112,20 @@ def test_dropout_acts_in_training_alone():
     assert torch.equal(encoder(x), encoder(x))
     with pytest.raises(ValueError, match=r"dropout = 1\.0"):
         TabularEncoder(n_features=3, dropout=1.0)
+
+
+@pytest.mark.parametrize("shape", [(1000, 999), (3, 7), (0, 4)])
+def test_dropout_keeps_the_mean_and_drops_its_share(shape):
+    torch.manual_seed(0)
+    x = torch.ones(shape, requires_grad=True)
+    out = Dropout(0.05)(x)
+    assert out.shape == shape
+    assert bool(torch.isin(out, torch.tensor([0.0, 256 / 243])).all())
+    if out.numel() > 1000:  # four standard errors
+        assert float((out == 0).float().mean()) == pytest.approx(13 / 256, abs=4 * 0.22 / 1000)
+        assert float(out.detach()[:, 7::8].mean()) == pytest.approx(1, abs=4 * 0.23 / 350)
+    out.sum().backward()
+    assert torch.equal(x.grad, out.detach())
+    assert torch.equal(Dropout(0.05).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert not Dropout(1.0)(x).detach().any()

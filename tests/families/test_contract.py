@@ -174,6 +174,21 @@ def test_expected_is_below_predictive_and_the_gap_closes(reference):
 
 
 @every_family
+def test_log_likelihood_is_that_of_the_likelihood(reference):
+    """Families may state it in closed form; values and gradients are those of the general definition."""
+    for chi, _, y in points(reference, (0.0,)):
+        raw = reference.family.inverse_link(chi).clone().requires_grad_()
+        likelihood = reference.family.posterior(reference.family.evidence(reference.family.link(raw), 0.0)).likelihood()
+        want, got = (
+            likelihood.log_prob(target(reference, y)),
+            reference.family.log_likelihood(raw, target(reference, y)),
+        )
+        assert_close(got, want, rtol=1e-9, atol=1e-9)
+        slopes = [torch.autograd.grad(value, raw)[0] for value in (got, want)]
+        assert_close(slopes[0], slopes[1], rtol=1e-6, atol=1e-6)
+
+
+@every_family
 def test_entropy_is_the_mean_surprise_of_draws(reference):
     """20,000 seeded draws from scipy's posterior; six standard errors of tolerance."""
     for chi in reference.chis[: reference.ordinary]:

@@ -14,10 +14,11 @@ from natpn.network.stacked import StackedNetworks, stackable
 FAMILIES = [references[0].family for references in REFERENCES.values()]
 
 
-def member(family, seed=0, encoding="plain", **options):
+def member(family, seed=0, encoding="plain", knots=0, **options):
+    rows = torch.randn(50, 4, generator=torch.Generator().manual_seed(knots))
     torch.manual_seed(seed)
     encoder = encoders.get("tabular", n_features=4, latent_dim=5, hidden=8, encoding=encoding)
-    network = NaturalPosteriorNetwork(encoder.fit_knots(torch.randn(50, 4)), family, latent_dim=5, **options)
+    network = NaturalPosteriorNetwork(encoder.fit_knots(rows), family, latent_dim=5, **options)
     network.normalisation.running_mean.normal_()
     network.normalisation.running_variance.uniform_(0.5, 2)
     return network
@@ -93,6 +94,8 @@ def test_what_cannot_be_stacked():
     assert not stackable([image, image])
     assert not stackable([member(family), member(family, encoding="piecewise")])
     assert stackable([member(family), member(family, 1, density="radial")])
+    assert stackable([member(family, s, "both") for s in (0, 1)])
+    assert not stackable([member(family, s, "both", knots=s) for s in (0, 1)])
     with pytest.raises(ValueError, match="same architecture"):
         StackedNetworks([image, image])
 

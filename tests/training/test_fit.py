@@ -95,9 +95,9 @@ def test_the_best_state_is_restored():
     descend(session, "x", PlainLoss(model, scale), session.train, session.validation, scheme._descent(session))
     losses = [entry["validation_loss"] for entry in session.history]
     assert losses[-1] > min(losses)
-    assert_close(
-        float(evaluate(PlainLoss(model, scale), session.validation, session)[0]), min(losses), rtol=1e-5, atol=0
-    )
+    trainee = PlainLoss(model, scale)
+    found = evaluate(trainee, session.validation.prepared(trainee.prepare), session)[0]
+    assert_close(float(found), min(losses), rtol=1e-5, atol=0)
 
 
 def _session(model, train, held_out, **options):
@@ -121,7 +121,7 @@ def test_a_frozen_encoder_is_in_evaluation_mode():
     family, train, held_out = problem("normal")
     seen = []
     model = network(family, density="radial")
-    model.encoder.register_forward_hook(lambda module, *_: seen.append(module.training))
+    model.encoder.layers.register_forward_hook(lambda module, *_: seen.append(module.training))
     fit(model, train, held_out, scheme=Staged(max_epochs=1, density_epochs=2, batch_size=192))
     assert seen.count(True) == 1
 
@@ -199,7 +199,8 @@ def test_a_loss_that_is_not_a_number_stops_training_and_keeps_the_best_state():
     assert all(v.isfinite().all() for v in model.state_dict().values())
     trainee.forward = forward
     best = min(entry["validation_loss"] for entry in session.history)
-    assert_close(float(evaluate(trainee, session.validation, session)[0]), best, rtol=1e-5, atol=0)
+    found = evaluate(trainee, session.validation.prepared(trainee.prepare), session)[0]
+    assert_close(float(found), best, rtol=1e-5, atol=0)
 
 
 def test_inputs_that_are_not_numbers_are_named_as_the_cause():

@@ -14,9 +14,9 @@ maximiser under that constraint. Hence each step increases (until it stays) the 
     Σ_i w_i log p(z_i) − ν/2 Σ_k (log |Σ_k| + tr(Ψ Σ_k⁻¹)).
 
 The start is k-means: centres drawn far apart (k-means++, the best of a few candidates each time), then Lloyd's
-iterations, which are the same statistics with responsibilities rounded to 0 and 1. Everything a step sums over rows
-passes through `reduce`, and rows are drawn by their content rather than their position, so the result does not depend
-on their order or on how processes share them.
+iterations, whose last one gives the same statistics with responsibilities rounded to 0 and 1. Everything a step sums
+over rows passes through `reduce`, and rows are drawn by their content rather than their position, so the result does
+not depend on their order or on how processes share them.
 """
 
 import math
@@ -192,18 +192,26 @@ def choose_centres(z: Tensor, weight: Tensor, n: int, generator: torch.Generator
     return torch.stack(centres)
 
 
+def _centres_of_nearest(z: Tensor, weight: Tensor, centres: Tensor, reduce: Reduce) -> Tensor:
+    """Return the mean of the rows that are nearest to each centre; centres without any are gone."""
+    nearest = (z @ centres.T - centres.square().sum(-1) / 2).argmax(1)
+    rows = reduce(weight.new_zeros(len(centres)).index_add_(0, nearest, weight))
+    total = reduce(torch.zeros_like(centres).index_add_(0, nearest, weight[:, None] * z))
+    return (total / rows[:, None])[rows > _EMPTY]
+
+
 def start(
     z: Tensor, weight: Tensor, n: int, rows: float, generator: torch.Generator, reduce: Reduce = identity
 ) -> tuple[Mixture, Prior]:
     """Return the mixture of the k-means clusters, and their pooled covariance as the prior."""
     mean = choose_centres(z, weight, n, generator, reduce)
-    eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
-    for _ in range(_LLOYD):
-        spheres = Mixture(torch.zeros_like(mean[:, 0]), mean, eye.expand(len(mean), -1, -1))
-        statistics = sufficient_statistics(z, weight, spheres, reduce, hard=True).alive()
-        last, mean = mean, statistics.total / statistics.rows[:, None]
-        if torch.equal(last, mean):
+    for _ in range(_LLOYD - 1):
+        last, mean = mean, _centres_of_nearest(z, weight, mean, reduce)
+        if len(last) == len(mean) and torch.equal(last, mean):
             break
+    eye = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)
+    spheres = Mixture(torch.zeros_like(mean[:, 0]), mean, eye.expand(len(mean), -1, -1))
+    statistics = sufficient_statistics(z, weight, spheres, reduce, hard=True).alive()
     prior = Prior(statistics.scatter().sum(0) / statistics.rows.sum(), rows)
     return maximise(statistics, prior), prior
 

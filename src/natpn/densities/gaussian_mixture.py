@@ -12,7 +12,6 @@ and one batched product whitens all rows by all components. `refit` sets the fra
 expectation-maximisation.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +24,7 @@ from natpn.densities.base import Density, Reduce, identity
 LADDER = (1, 2, 4, 8, 16, 32, 64)
 _UNFITTED = 8  # components before the first refit, if their number is to be chosen
 _HELD_OUT = 0.2
+_WIDE = torch.float64  # the quadratic form is expanded, which costs digits
 _SAMPLE = 16384  # rows that suffice to choose a number of components
 
 
@@ -65,13 +65,10 @@ class GaussianMixture(Density):
         return len(self.logits)
 
     def _log_prob(self, u: Tensor) -> Tensor:
-        log_diagonal = self.factor.diagonal(dim1=1, dim2=2)
-        whitener = self.factor.tril(-1) + torch.diag_embed(log_diagonal.exp())
-        shift = whitener @ self.mean[:, :, None]
-        white = torch.baddbmm(-shift, whitener, u.T.expand(len(shift), -1, -1))
-        constant = self.logits.log_softmax(0) + log_diagonal.sum(-1) - self.dim * math.log(2 * math.pi) / 2
-        distance: Tensor = torch.linalg.vecdot(white, white, dim=1)
-        return (constant[:, None] - distance / 2).logsumexp(0)
+        factor = self.factor.to(_WIDE)
+        whitener = factor.tril(-1) + torch.diag_embed(factor.diagonal(dim1=1, dim2=2).exp())
+        mixture = em.Mixture(self.logits.to(_WIDE).log_softmax(0), self.mean.to(_WIDE), whitener)
+        return em.log_density(u.to(_WIDE), mixture).to(u.dtype)
 
     @torch.no_grad()
     def refit(

@@ -141,11 +141,13 @@ class NumbersAndPieces(nn.Module):
         return self
 
     def _components(self, x: Tensor) -> Tensor:
-        components: Tensor = self.pieces(x)
-        return components.clamp(0, 1)
+        knots = self.pieces.knots
+        scale = knots.diff().clamp_min(1e-30).reciprocal()
+        return ((x.unsqueeze(-1) - knots[:, :-1]) * scale).clamp(0, 1).flatten(-2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode ``x``, shape (..., n_features), as (..., n_features · knots)."""
         excess = (x.abs() - 4).clamp(min=0)
         number = torch.sign(x) * (x.abs() - excess + torch.log1p(excess))
-        return torch.cat([number, (self._components(x) - self.mean) * (self.WEIGHT / self.deviation)], -1)
+        scale = self.WEIGHT / self.deviation
+        return torch.cat([number, torch.addcmul(-self.mean * scale, self._components(x), scale)], -1)

@@ -75,7 +75,11 @@ class TabularEncoder(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``x``, shape (..., n_features), to (..., latent_dim).
+        """Map ``x``, shape (..., n_features), to (..., latent_dim)."""
+        return self.map(self.encode(x))
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Return what the first layer sees: the numbers as they are, or encoded.
 
         Raises:
             ValueError: If the last dimension is not ``n_features``.
@@ -85,13 +89,13 @@ class TabularEncoder(nn.Module):
                 f"The input has shape {tuple(x.shape)}, but this encoder was built for n_features = {self.n_features} "
                 f"in the last dimension."
             )
-        latent: Tensor = bound(self.layers(self.encode(x)))
-        return latent
-
-    def encode(self, x: Tensor) -> Tensor:
-        """Return what the first layer sees: the numbers as they are, or encoded."""
         x = bound(x)
         if self.encoding is None:
             return x
         encoded: Tensor = self.encoding(x)
         return encoded
+
+    def map(self, encoded: Tensor) -> Tensor:
+        """Map what `encode` returns to latents; training encodes its rows once and repeats only this."""
+        latent: Tensor = bound(self.layers(encoded))
+        return latent

@@ -27,6 +27,11 @@ class LogNormal(Normal):
         """Positive numbers."""
         return positive()
 
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) at `link(raw)`: the `normal` family's at log y, less log y."""
+        log_y = self.support.check(y).log()
+        return Normal().log_likelihood(raw, log_y) - log_y.to(raw.dtype)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return super()._statistics(y.log())
 

@@ -19,7 +19,7 @@ from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
 from natpn.families.base import Family, Posterior
-from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
+from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
@@ -65,6 +65,12 @@ class Normal(Family):
         """Map mean and variance to raw outputs."""
         excess = (chi[..., 1:] - _SMALLEST_VARIANCE).clamp(min=_SMALLEST_VARIANCE / 10)
         return torch.cat([chi[..., :1], excess.log()], -1)
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) at `link(raw)`, in closed form: training asks for it at every step."""
+        mean, variance = widen(self.link(raw)).unbind(-1)
+        squared = (self.support.check(y) - mean).square() / variance
+        return narrow(-HALF_LOG_2PI - 0.5 * (variance.log() + squared), raw.dtype)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.stack([y, torch.zeros_like(y)], -1)

@@ -18,7 +18,7 @@ from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior
 from natpn.families.kinds import PositiveMeanFamily
-from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy
+from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, narrow, widen
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,6 +29,11 @@ class Poisson(PositiveMeanFamily):
     def support(self) -> Support:
         """Counts."""
         return counts()
+
+    def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
+        """Return log p(y) at `link(raw)`, −D(y, χ) − S(y): training asks for it at every step."""
+        rate, y = widen(self.link(raw))[..., 0], self.support.check(y)
+        return narrow(-deviance(y, rate, y - rate) - factorial_remainder(y), raw.dtype)
 
     def _posterior(self, evidence: Evidence) -> "PoissonPosterior":
         return PoissonPosterior(self, evidence)

@@ -107,7 +107,10 @@ class NaturalPosteriorNetwork(nn.Module):
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised latents, (..., latent_dim), and raw outputs of the decoder, (..., S)."""
-        latent = self.encoder(x)
+        return self.read(self.encoder(x))
+
+    def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same from what the encoder says."""
         if latent.shape[-1:] != (self.latent_dim,):
             raise ValueError(
                 f"encoder: it returned shape {tuple(latent.shape)}, but latent_dim = {self.latent_dim} is needed in "

@@ -13,11 +13,14 @@ from natpn.network.normalisation import LatentNormalisation
 
 
 def stackable(members: Sequence[NaturalPosteriorNetwork]) -> bool:
-    """Say whether the members have tabular encoders of the same shape, so that they can be stacked."""
+    """Say whether the members have tabular encoders of the same shape and encoding, so that they can be stacked."""
     if not all(isinstance(member.encoder, TabularEncoder) for member in members):
         return False
     shapes = [[(k, v.shape) for part in _parts(m) for k, v in part.state_dict().items()] for m in members]
-    return all(shape == shapes[0] for shape in shapes)
+    if not all(shape == shapes[0] for shape in shapes):
+        return False
+    first, *others = ([b for k, b in m.encoder.named_buffers() if k.startswith("encoding.")] for m in members)
+    return all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
 class StackedLinear(nn.Module):
@@ -40,7 +43,7 @@ class StackedLinear(nn.Module):
 
 
 class StackedNetworks(nn.Module):
-    """`represent` of several tabular networks of the same architecture in one call.
+    """`represent` of several tabular networks of the same architecture and encoding in one call.
 
     It holds copies of the members' weights, stacked along a first dimension; `unstack` writes them back.
 
@@ -51,7 +54,7 @@ class StackedNetworks(nn.Module):
     def __init__(self, members: Sequence[NaturalPosteriorNetwork]) -> None:
         super().__init__()
         if not stackable(members):
-            raise ValueError("members: expected tabular encoders of the same architecture in all of them")
+            raise ValueError("members: expected tabular encoders of the same architecture and encoding in all of them")
         self.n_members = len(members)
         self._members = tuple(members)  # in a tuple, which keeps them out of parameters() and state_dict()
         layers: list[nn.Module] = []
@@ -67,14 +70,20 @@ class StackedNetworks(nn.Module):
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""
-        latent = self.normalisation(self.encode(x))
-        return latent, self.decoder(latent)
+        return self.read(self.map(self.encode(x)))
 
     def encode(self, x: Tensor) -> Tensor:
-        """Return latents before their normalisation."""
-        encoders = [cast(TabularEncoder, member.encoder) for member in self._members]
-        x = torch.stack([e.encode(rows) for e, rows in zip(encoders, x, strict=True)])
-        return bound(self.layers(x))
+        """Return what the first layers see."""
+        return cast(TabularEncoder, self._members[0].encoder).encode(x)
+
+    def map(self, encoded: Tensor) -> Tensor:
+        """Map what `encode` returns to latents before their normalisation."""
+        return bound(self.layers(encoded))
+
+    def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Return normalised latents and raw outputs."""
+        latent = self.normalisation(latent)
+        return latent, self.decoder(latent)
 
     forward = represent
 

@@ -3,7 +3,7 @@
 Every batch is (x, y, weight). With several processes each gets its share of every batch; all shuffle alike.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor
 from natpn import parallel
 
 Batch = tuple[Tensor, Tensor, Tensor]
+Function = Callable[[Tensor], Tensor]
 Data = Sequence[Tensor] | Iterable[Any]
 _CHUNK = 4096
+_PREPARED = 2**28  # bytes of inputs that are prepared at once
 
 
 class Rows:
@@ -23,10 +25,11 @@ class Rows:
         x: Inputs, one row each.
         y: Targets.
         weight: How much each row counts; all the same if None.
+        function: What is done with inputs before they are handed out.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> None:
-        self.x, self.y = x, y
+    def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, *, function: Function = lambda x: x) -> None:
+        self.x, self.y, self.function = x, y, function
         self.weight = torch.ones(len(x), device=x.device) if weight is None else weight.to(torch.float32)
         if len(y) != len(x) or self.weight.shape != (len(x),):
             raise ValueError(
@@ -38,6 +41,16 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def prepared(self, function: Function) -> "Rows":
+        """Return the rows with a function of their inputs in place of these: all at once, if that is not too much."""
+        first = self.x[:1]
+        one = function(first)
+        if one is first:
+            return self
+        if len(self) * one.nbytes > _PREPARED:
+            return Rows(self.x, self.y, self.weight, function=function)
+        return Rows(torch.cat([function(part) for part in self.x.split(_CHUNK)]), self.y, self.weight)
 
     def steps(self, batch_size: int) -> int:
         """Return the number of batches in an epoch; what is left over waits for the next one."""
@@ -52,18 +65,18 @@ class Rows:
             index = index[:, parallel.rank() :: parallel.world_size()]
             if n_members is None:
                 index = index[0]
-            yield self.x[index], self.y[index], self.weight[index]
+            yield self.function(self.x[index]), self.y[index], self.weight[index]
 
     def chunks(self) -> Iterator[Batch]:
         """Yield this process's rows in order, in pieces."""
         parts = [parallel.share(t) for t in (self.x, self.y, self.weight)]
         for start in range(0, len(parts[0]), _CHUNK):
             x, y, weight = (t[start : start + _CHUNK] for t in parts)
-            yield x, y, weight
+            yield self.function(x), y, weight
 
     def sample(self, n: int) -> Tensor:
         """Return about n of all inputs, evenly spaced."""
-        return self.x[:: -(-len(self) // n)]
+        return self.function(self.x[:: -(-len(self) // n)])
 
 
 class LoadedRows:
@@ -72,10 +85,11 @@ class LoadedRows:
     Args:
         loader: Yields (x, y) or (x, y, weight), and can be iterated again.
         device: Where to put them.
+        function: What is done with inputs before they are handed out.
     """
 
-    def __init__(self, loader: Iterable[Any], device: torch.device) -> None:
-        self.loader, self.device = loader, device
+    def __init__(self, loader: Iterable[Any], device: torch.device, function: Function = lambda x: x) -> None:
+        self.loader, self.device, self.function = loader, device, function
         self._length: int | None = None
 
     def __len__(self) -> int:
@@ -83,6 +97,10 @@ class LoadedRows:
             rows = torch.tensor(sum(len(weight) for _, _, weight in self.chunks()), device=self.device)
             self._length = int(parallel.total(rows))
         return self._length
+
+    def prepared(self, function: Function) -> "LoadedRows":
+        """Return the same loader with a function of the inputs in place of them."""
+        return LoadedRows(self.loader, self.device, function)
 
     def steps(self, batch_size: int) -> int:
         """Return the number of batches in an epoch."""
@@ -104,7 +122,7 @@ class LoadedRows:
                 raise ValueError(f"data: expected batches (x, y) or (x, y, weight), got {type(batch).__name__}")
             moved = [t.to(self.device, non_blocking=True) for t in batch]
             x, y = moved[:2]
-            yield x, y, moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
+            yield self.function(x), y, moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
 
     def sample(self, n: int) -> Tensor:
         """Return about n inputs, from the first batches."""

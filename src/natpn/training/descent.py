@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn import parallel
+from natpn.training.adam import Adam
 from natpn.training.data import Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
@@ -85,12 +86,12 @@ class _Run:
         self, session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent
     ) -> None:
         self.session, self.phase, self.trainee, self.settings = session, phase, trainee, settings
-        self.train, self.held_out = train, held_out
+        with torch.no_grad():
+            self.train, self.held_out = train.prepared(trainee.prepare), held_out.prepared(trainee.prepare)
         parallel.synchronise(trainee)
         self.module = parallel.distributed(trainee, session.device)
         self.parameters = [p for p in trainee.parameters() if p.requires_grad]
-        fused = session.device.type in ("cpu", "cuda")
-        self.optimiser = torch.optim.Adam(self.parameters, lr=settings.learning_rate, fused=fused)
+        self.optimiser = Adam(self.parameters)
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -103,7 +104,7 @@ class _Run:
         self.best = [t.clone() for t in self.live]
         # With dropout the decoder has learned around the mean of noisy latents, which only the running mean knows.
         noisy = any(isinstance(m, nn.Dropout) and m.p > 0 for m in trainee.modules())
-        self.sample = None if noisy else train.sample(_SETTLE)
+        self.sample = None if noisy else self.train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
 
@@ -145,12 +146,10 @@ class _Run:
             with parallel.autocast(self.session.device, self.session.precision):
                 losses = self.module(x, y)
             loss = _weighted(losses, weight, members)
-            self.optimiser.zero_grad(set_to_none=True)
+            self.optimiser.zero_grad()
             loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
             self._clip()
-            for group in self.optimiser.param_groups:
-                group["lr"] = self.settings.rate(self.step, self.total)
-            self.optimiser.step()
+            self.optimiser.step(self.settings.rate(self.step, self.total))
             self.step += 1
             steps += 1
             if self.average:

@@ -9,11 +9,13 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from natpn.densities import Density
+from natpn.encoders import TabularEncoder
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
 
@@ -30,6 +32,10 @@ class Trainee(nn.Module, ABC):
     trained: nn.Module
     n_members: int | None = None
     log_n: Tensor | None = None
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Do with inputs (..., F) what is the same at every step; `forward` and `settle` take what this returns."""
+        return x
 
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -63,11 +69,21 @@ class PlainLoss(Trainee):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …)."""
         network = self._network[0]
-        return -network.family.log_likelihood(network.represent(x)[1], y) / self.scale
+        return -network.family.log_likelihood(network.read(self._latent(x))[1], y) / self.scale
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Encode the columns of a table."""
+        encoder = self._network[0].encoder
+        return encoder.encode(x) if isinstance(encoder, TabularEncoder) else x
+
+    def _latent(self, x: Tensor) -> Tensor:
+        encoder = self._network[0].encoder
+        latent: Tensor = encoder.map(x) if isinstance(encoder, TabularEncoder) else encoder(x)
+        return latent
 
     def settle(self, x: Tensor) -> None:
         """Settle the network's latents."""
-        _settle(self._network[0], x)
+        _settle(self._network[0], self._latent, x)
 
 
 class StackedPlainLoss(Trainee):
@@ -87,11 +103,15 @@ class StackedPlainLoss(Trainee):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
-        return -self.family.log_likelihood(self.stacked.represent(x)[1], y) / self.scale
+        return -self.family.log_likelihood(self.stacked.read(self.stacked.map(x))[1], y) / self.scale
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Encode the columns of a table."""
+        return self.stacked.encode(x)
 
     def settle(self, x: Tensor) -> None:
         """Settle the latents of every member."""
-        self.stacked.normalisation.settle(self.stacked.encode(x.expand(self.stacked.n_members, *x.shape)))
+        self.stacked.normalisation.settle(self.stacked.map(x.expand(self.stacked.n_members, *x.shape)))
 
     def close(self) -> None:
         """Write the weights to the members."""
@@ -120,7 +140,7 @@ class BayesianLoss(Trainee):
 
     def settle(self, x: Tensor) -> None:
         """Settle the network's latents."""
-        _settle(self.network, x)
+        _settle(self.network, self.network.encoder, x)
 
 
 class DensityLoss(Trainee):
@@ -140,9 +160,9 @@ class DensityLoss(Trainee):
         return result
 
 
-def _settle(network: NaturalPosteriorNetwork, x: Tensor) -> None:
+def _settle(network: NaturalPosteriorNetwork, encoder: Callable[[Tensor], Tensor], x: Tensor) -> None:
     chunk = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
-    network.normalisation.settle(torch.cat([network.encoder(part) for part in x.split(chunk)]))
+    network.normalisation.settle(torch.cat([encoder(part) for part in x.split(chunk)]))
 
 
 @torch.no_grad()
