@@ -1,9 +1,9 @@
-"""Adam (Kingma and Ba 2015): m and v are moving averages of gradients g and of g², corrected for their start at zero.
+"""Adam (Kingma and Ba 2015) on parameters that lie in one tensor, so that a step is a few operations in all.
 
     m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   p ← p − rate · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 
-torch's own optimisers load torch's compiler when the first of them is made: two seconds, which is more than a fit on
-small data takes.
+m and v are moving averages of gradients g and of g², corrected for their start at zero. torch's own optimisers load
+torch's compiler when the first of them is made: two seconds, which is more than a fit on small data takes.
 """
 
 import math
@@ -11,45 +11,71 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 _FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
 
 
-class Adam:
-    """Adam over a list of parameters.
+class FlatParameters:
+    """Parameters as views of one tensor of shape (M, P), where M is the first dimension of stacked members.
 
     Args:
-        parameters: What to change; those without a gradient are left as they are.
+        parameters: At least one, all of one precision and on one device.
+        n_members: How many members are stacked in each; None if they are those of one network.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    def __init__(self, parameters: Iterable[nn.Parameter], n_members: int | None = None) -> None:
         self.parameters = list(parameters)
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
-        self.steps = [0 for _ in self.parameters]
+        self.n_members = n_members or 1
+        self.value = self._join([p.detach() for p in self.parameters])
+        for parameter, part in zip(self.parameters, self._parts(), strict=True):
+            parameter.data = part
 
-    @torch.no_grad()
-    def step(self, rate: float) -> None:
-        """Take a step at a learning rate."""
-        for i, parameter in enumerate(self.parameters):
-            gradient = parameter.grad
-            if gradient is None:
-                continue
-            self.steps[i] += 1
-            first = self.first[i].lerp_(gradient, 1 - _FIRST)
-            second = self.second[i].mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
-            correction = math.sqrt(1 - _SECOND ** self.steps[i])
-            parameter.addcdiv_(
-                first,
-                second.sqrt().add_(_EPSILON * correction),
-                value=-rate * correction / (1 - _FIRST ** self.steps[i]),
-            )
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
+    def gradient(self) -> Tensor:
+        """Return the gradients, (M, P), with 0 where there are none, and forget them."""
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         for parameter in self.parameters:
             parameter.grad = None
+        return self._join(gradients)
+
+    def release(self) -> None:
+        """Give each parameter memory of its own again."""
+        for parameter in self.parameters:
+            parameter.data = parameter.data.clone()
+
+    def _join(self, tensors: list[Tensor]) -> Tensor:
+        return torch.cat([t.reshape(self.n_members, -1) for t in tensors], 1)
+
+    def _parts(self) -> list[Tensor]:
+        sizes = [p.numel() // self.n_members for p in self.parameters]
+        parts = self.value.split(sizes, 1)
+        return [
+            part.unflatten(1, p.shape[1:]) if self.n_members > 1 else part[0].view(p.shape)
+            for part, p in zip(parts, self.parameters, strict=True)
+        ]
+
+
+class Adam:
+    """Adam on one tensor.
+
+    Args:
+        value: What to change.
+    """
+
+    def __init__(self, value: Tensor) -> None:
+        self.value = value
+        self.first, self.second = torch.zeros_like(value), torch.zeros_like(value)
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float) -> None:
+        """Take a step against a gradient, at a learning rate."""
+        self.steps += 1
+        self.first.lerp_(gradient, 1 - _FIRST)
+        self.second.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
+        correction = math.sqrt(1 - _SECOND**self.steps)
+        spread = self.second.sqrt().add_(_EPSILON * correction)
+        self.value.addcdiv_(self.first, spread, value=-rate * correction / (1 - _FIRST**self.steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to go on."""
@@ -57,7 +83,6 @@ class Adam:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
-        self.steps = list(state["steps"])
-        for own, given in ((self.first, state["first"]), (self.second, state["second"])):
-            for to, source in zip(own, given, strict=True):
-                to.copy_(source)
+        self.steps = state["steps"]
+        self.first.copy_(state["first"])
+        self.second.copy_(state["second"])

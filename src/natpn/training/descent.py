@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn import parallel
-from natpn.training.adam import Adam
+from natpn.training.adam import Adam, FlatParameters
 from natpn.training.data import Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
@@ -89,9 +89,9 @@ class _Run:
         with torch.no_grad():
             self.train, self.held_out = train.prepared(trainee.prepare), held_out.prepared(trainee.prepare)
         parallel.synchronise(trainee)
+        self.flat = FlatParameters((p for p in trainee.parameters() if p.requires_grad), trainee.n_members)
+        self.optimiser = Adam(self.flat.value)
         self.module = parallel.distributed(trainee, session.device)
-        self.parameters = [p for p in trainee.parameters() if p.requires_grad]
-        self.optimiser = Adam(self.parameters)
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -99,8 +99,11 @@ class _Run:
         # The live state, each tensor with a first dimension for the members.
         tensors = list(trainee.trained.state_dict().values())
         self.live = tensors if trainee.n_members else [t[None] for t in tensors]
-        self.floats = [t for t in self.live if t.is_floating_point()]
-        self.average = [t.clone() for t in self.floats] if settings.averaging else []
+        # What changes in training: the parameters, and buffers such as running means.
+        stored = trainee.trained.state_dict(keep_vars=True).values()
+        buffers = [t for t in stored if t.is_floating_point() and not isinstance(t, nn.Parameter)]
+        self.moving = [self.flat.value, *buffers]
+        self.average = [t.clone() for t in self.moving] if settings.averaging else []
         self.best = [t.clone() for t in self.live]
         # With dropout the decoder has learned around the mean of noisy latents, which only the running mean knows.
         noisy = any(isinstance(m, nn.Dropout) and m.p > 0 for m in trainee.modules())
@@ -146,15 +149,13 @@ class _Run:
             with parallel.autocast(self.session.device, self.session.precision):
                 losses = self.module(x, y)
             loss = _weighted(losses, weight, members)
-            self.optimiser.zero_grad()
             loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
-            self._clip()
-            self.optimiser.step(self.settings.rate(self.step, self.total))
+            self.optimiser.step(self._clipped(self.flat.gradient()), self.settings.rate(self.step, self.total))
             self.step += 1
             steps += 1
             if self.average:
                 keep = min(self.settings.averaging, (1 + self.step) / (10 + self.step))
-                torch._foreach_lerp_(self.average, self.floats, 1 - keep)
+                torch._foreach_lerp_(self.average, self.moving, 1 - keep)
             summed += loss.detach()
         self.epoch = epoch + 1
         loss = parallel.total(summed) / max(1, steps)
@@ -176,14 +177,15 @@ class _Run:
         """Put the best state in place."""
         for live, best in zip(self.live, self.best, strict=True):
             live.copy_(best)
+        self.flat.release()
         self.trainee.eval()
         self.trainee.close()
 
     @torch.no_grad()
     def _validate(self) -> dict[str, Any]:
         parallel.synchronise(self.trainee.trained)
-        kept = [t.clone() for t in self.floats] if self.average else []
-        for live, average in zip(self.floats, self.average, strict=bool(self.average)):
+        kept = [t.clone() for t in self.moving] if self.average else []
+        for live, average in zip(self.moving, self.average, strict=bool(self.average)):
             live.copy_(average)
         self.trainee.eval()
         if self.sample is not None:
@@ -194,22 +196,16 @@ class _Run:
             best[better] = live[better]
         self.best_loss = torch.where(better, loss, self.best_loss)
         self.best_epoch[better] = self.epoch
-        for live, value in zip(self.floats, kept, strict=bool(kept)):
+        for live, value in zip(self.moving, kept, strict=bool(kept)):
             live.copy_(value)
         self._check(loss, "validation")
         found = {"validation_loss": float(loss.mean()), "best": float(self.best_loss.mean())}
         return found if evidence is None else {**found, "median_log_evidence": evidence}
 
-    def _clip(self) -> None:
-        limit = self.settings.max_gradient_norm
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        if self.trainee.n_members is None:
-            nn.utils.clip_grad_norm_(self.parameters, limit, foreach=True)
-            return
-        norm = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0).sqrt()
-        factor = (limit / norm.clamp(min=1e-12)).clamp(max=1.0)
-        for g in gradients:
-            g.mul_(factor.view(-1, *[1] * (g.ndim - 1)))
+    def _clipped(self, gradient: Tensor) -> Tensor:
+        """Shorten the gradient of each member to the limit."""
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        return gradient.mul_((self.settings.max_gradient_norm / norm.clamp(min=1e-12)).clamp(max=1.0))
 
     def _check(self, loss: Tensor, which: str) -> None:
         if bool(loss.isfinite().all()):
