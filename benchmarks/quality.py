@@ -3,8 +3,8 @@
     NATPN_DATA=... python benchmarks/quality.py [--seeds 5] [--data NAME ...] [--scheme staged|paper]
                                                 [--results FILE]
 
-Splits: 20 % test, 20 % of the rest validation, by seed. Inputs are standardised by the training rows; so are Normal
-targets, and RMSE is in the units of the data. Detection is the area under the precision-recall curve (ROC for digits
+Splits: 20 % test, 20 % of the rest validation, by seed. Columns, and channels of images, are standardised by the
+training rows; so are Normal targets, and RMSE is in the units of the data. Detection is the area under the precision-recall curve (ROC for digits
 and MNIST) of the log evidence, in %, in-distribution positive. A result is appended to FILE as one JSON line per run,
 and a run that is there is not repeated.
 """
@@ -107,7 +107,7 @@ def mnist() -> tuple[Floats, Floats]:
     )
     y = np.frombuffer(labels, np.uint8, offset=8)
     first = np.concatenate([np.flatnonzero(y == c)[:1000] for c in range(10)])
-    return np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 784)[first].astype(float), y[first].astype(float)
+    return np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28)[first].astype(float), y[first].astype(float)
 
 
 def bike() -> tuple[Floats, Floats, Floats]:
@@ -156,7 +156,9 @@ class Standardised:
 
     def __init__(self, task: Task) -> None:
         X, y = task.train
-        self.mean, self.scale = X.mean(0), np.where(X.std(0) > 0, X.std(0), 1.0)
+        axis = 0 if X.ndim == 2 else (0, 2, 3)  # columns of a table, channels of an image
+        self.mean, spread = X.mean(axis, keepdims=True), X.std(axis, keepdims=True)
+        self.scale = np.where(spread > 0, spread, 1.0)
         normal = isinstance(task.family, families.FAMILIES["normal"])
         self.y_mean, self.y_scale = (float(y.mean()), float(y.std())) if normal else (0.0, 1.0)
 
@@ -169,7 +171,7 @@ class Standardised:
 
 def train(task: Task, units: Standardised, seed: int, scheme: str) -> NaturalPosteriorNetwork:
     torch.manual_seed(seed)
-    network = default_network(task.train[0].shape[1], task.family, len(task.train[0]))
+    network = default_network(task.train[0].shape[1:], task.family, len(task.train[0]))
     data = [(units.x(X), units.y(y)) for X, y in (task.train, task.validation)]
     fit(network, *data, scheme=scheme, seed=seed)
     return network

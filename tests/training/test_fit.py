@@ -92,7 +92,7 @@ def test_the_best_state_is_restored():
     scheme = Staged(max_epochs=60, batch_size=16, learning_rate=0.1, patience=60, averaging=0.0, tolerance=0.0)
     session = _session(model, train, held_out)
     scale = start_at_marginal(model, train[1], torch.ones(len(train[1])))
-    descend(session, "x", PlainLoss(model, scale), session.train, session.validation, scheme._descent(session))
+    descend(session, "x", PlainLoss(model, scale), session.train, session.validation, scheme._descent(session, [model]))
     losses = [entry["validation_loss"] for entry in session.history]
     assert losses[-1] > min(losses)
     trainee = PlainLoss(model, scale)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from natpn import parallel
+from natpn.encoders import TabularEncoder
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import stackable
 from natpn.training.align import refit_variance, set_budget
@@ -24,13 +25,17 @@ from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepar
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Trainee, start_at_marginal
 from natpn.training.session import Session
 
+_STEPS = 3000
+_COSTLY_STEPS = 600
+
 
 @dataclass(frozen=True)
 class Staged:
     """Settings of the staged scheme.
 
     Attributes:
-        max_epochs: Epochs of the first stage; by default as many as make about 3000 steps, from 20 to 300.
+        max_epochs: Epochs of the first stage; by default as many as make about 3000 steps, or 600 if an encoder is not
+            tabular, from 20 to 300.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
@@ -63,17 +68,18 @@ class Staged:
             for i, member in enumerate(members):
                 trainees[_name("representation", i, members)] = PlainLoss(member, scale)
         for phase, trainee in trainees.items():
-            descend(session, phase, trainee, session.train, session.validation, self._descent(session))
+            descend(session, phase, trainee, session.train, session.validation, self._descent(session, members))
         for i, member in enumerate(members):
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
             fit_density(session, _name("density", i, members), member, density, self.density_rows)
             self._align(session, _name("align", i, members), member)
 
-    def _descent(self, session: Session) -> Descent:
+    def _descent(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Descent:
         rows = len(session.train)
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
-        epochs = self.max_epochs or min(max(3000 // steps, 20), 300)
+        wanted = _STEPS if all(isinstance(member.encoder, TabularEncoder) for member in members) else _COSTLY_STEPS
+        epochs = self.max_epochs or min(max(wanted // steps, 20), 300)
         return Descent(
             epochs,
             size,
