@@ -4,9 +4,9 @@
                                                 [--results FILE]
 
 Splits: 20 % test, 20 % of the rest validation, by seed. Columns, and channels of images, are standardised by the
-training rows; so are Normal targets, and RMSE is in the units of the data. Detection is the area under the precision-recall curve (ROC for digits
-and MNIST) of the log evidence, in %, in-distribution positive. A result is appended to FILE as one JSON line per run,
-and a run that is there is not repeated.
+training rows; so are Normal targets, and RMSE is in the units of the data. Detection is the area under the
+precision-recall curve (ROC for digits and MNIST) of the log evidence, in %, in-distribution positive. A result is
+appended to FILE as one JSON line per run, and a run that is there is not repeated.
 """
 
 import argparse
@@ -107,7 +107,9 @@ def mnist() -> tuple[Floats, Floats]:
     )
     y = np.frombuffer(labels, np.uint8, offset=8)
     first = np.concatenate([np.flatnonzero(y == c)[:1000] for c in range(10)])
-    return np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28)[first].astype(float), y[first].astype(float)
+    return np.frombuffer(pixels, np.uint8, offset=16).reshape(-1, 1, 28, 28)[first].astype(float), y[first].astype(
+        float
+    )
 
 
 def bike() -> tuple[Floats, Floats, Floats]:

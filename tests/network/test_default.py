@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from natpn import families
+from natpn.densities import GaussianMixture, Surprise
 from natpn.network import default_network
 from natpn.network.bypass import PrincipalComponents
 
@@ -49,3 +50,47 @@ def test_heavy_tails_do_not_take_the_components():
     assert first[0].abs() > 0.9
     far = PrincipalComponents(3, 3).fit(x)(torch.tensor([[1e8, 0.0, 0.0], [2e8, 0.0, 0.0]]))
     assert_close(far[1].norm() / far[0].norm(), torch.tensor(2.0), rtol=1e-3, atol=0)
+
+
+def test_indicators_and_surprise_go_their_own_ways():
+    """Pieces are for numbers alone, and the last column reaches nothing but the log-density, where it is added."""
+    network = default_network(6, families.get("poisson"), 1000, n_numbers=2, surprise=True)
+    x = torch.randn(50, 7, generator=torch.Generator().manual_seed(0))
+    x[:, -1] = 0
+    network.encoder.fit_knots(x)
+    network.bypass.fit(x)
+    assert network.encoder.layers[0].in_features == 2 * 9 + 4
+    with torch.no_grad():
+        network.train()(x)
+        network.eval()
+        latent, _ = network.represent(x)
+        network.density.refit(network.features(x, latent))
+        network.budget.set(0.5, -20.0)  # below the largest log n
+        surprising = x.clone()
+        surprising[:, -1] = -3.0
+        before, after = network(x).evidence, network(surprising).evidence
+    assert torch.equal(before.chi, after.chi)
+    assert_close(before.log_n - after.log_n, 3 * network.budget.slope.detach().expand(50), rtol=1e-4, atol=1e-4)
+
+
+def test_surprise_is_added_and_the_rest_is_the_density():
+    torch.manual_seed(0)
+    density = Surprise(GaussianMixture(3, 2))
+    z = torch.randn(40, 4)
+    density.refit(z)
+    assert_close(density(z), density.density(z[:, :3]) + z[:, 3])
+    assert density.n_continuous == 3
+    assert bool(density(torch.tensor([[1e30, 0.0, 0.0, -1e30]])).isfinite())
+    other = Surprise(GaussianMixture(3, 2))
+    other.load_state_dict(density.state_dict())
+    assert torch.equal(other(z), density(z))
+
+
+def test_errors_name_the_columns():
+    with pytest.raises(ValueError, match="n_numbers = 3"):
+        default_network(2, families.get("poisson"), 100, n_numbers=3)
+    with pytest.raises(ValueError, match="only a table"):
+        PrincipalComponents((1, 4, 4), 2, n_passed=1)
+    network = default_network(2, families.get("poisson"), 100, surprise=True)
+    with pytest.raises(ValueError, match=r"n_features = 2 and n_ignored = 1"):
+        network(torch.zeros(5, 2))

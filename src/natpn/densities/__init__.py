@@ -18,6 +18,7 @@ from typing import Any
 from natpn.densities.base import Density
 from natpn.densities.gaussian_mixture import GaussianMixture
 from natpn.densities.radial import RadialFlow
+from natpn.densities.surprise import Surprise
 from natpn.densities.zuko_flows import MaskedAutoregressiveFlow, SplineFlow
 
 DENSITIES: dict[str, type[Density]] = {
@@ -27,7 +28,16 @@ DENSITIES: dict[str, type[Density]] = {
     "gaussian_mixture": GaussianMixture,
 }
 
-__all__ = ["DENSITIES", "Density", "GaussianMixture", "MaskedAutoregressiveFlow", "RadialFlow", "SplineFlow", "get"]
+__all__ = [
+    "DENSITIES",
+    "Density",
+    "GaussianMixture",
+    "MaskedAutoregressiveFlow",
+    "RadialFlow",
+    "SplineFlow",
+    "Surprise",
+    "get",
+]
 
 
 def _unknown(what: str, given: str, choices: Iterable[str]) -> ValueError:

@@ -50,6 +50,11 @@ class Density(nn.Module, ABC):
         self.register_buffer("location", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
 
+    @property
+    def n_continuous(self) -> int:
+        """How many features it is a density over."""
+        return self.dim
+
     @abstractmethod
     def _log_prob(self, u: Tensor) -> Tensor:
         """Return log q of standardised latents (B, H) with norm up to `REACH`, as (B,)."""

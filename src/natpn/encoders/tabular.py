@@ -2,6 +2,7 @@
 
 from typing import Any, Literal, Self, get_args
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -28,6 +29,8 @@ class TabularEncoder(nn.Module):
             that a density over its latents should see the input by another way too.
         knots: The number of knots in each column, for the piecewise encoding.
         dropout: The share of hidden activations set to zero in training.
+        n_numbers: The encoding is for this many first columns, the others are fed as they are; by default for all.
+        n_ignored: How many more columns follow that are not for the encoder.
 
     Example:
         >>> import torch
@@ -47,53 +50,66 @@ class TabularEncoder(nn.Module):
         encoding: Encoding = "plain",
         knots: int = 16,
         dropout: float = 0.0,
+        n_numbers: int | None = None,
+        n_ignored: int = 0,
     ) -> None:
         super().__init__()
         check_positive(n_features=n_features, latent_dim=latent_dim, hidden=hidden, n_layers=n_layers)
         check_choice("encoding", encoding, get_args(Encoding))
         self.n_features = n_features
+        self.n_numbers = n_features if n_numbers is None else n_numbers
+        self.n_ignored = n_ignored
+        if not 0 <= self.n_numbers <= n_features or n_ignored < 0:
+            raise ValueError(
+                f"n_numbers = {n_numbers!r} and n_ignored = {n_ignored!r}, but at most n_features = {n_features} columns "
+                "can be numbers, and none of the two may be negative."
+            )
         self.latent_dim = latent_dim
         self.encoding: PiecewiseLinear | NumbersAndPieces | None = None
-        n_inputs = n_features
-        if encoding == "piecewise":
-            self.encoding, n_inputs = PiecewiseLinear(n_features, knots), n_features * (knots - 1)
-        elif encoding == "both":
-            self.encoding, n_inputs = NumbersAndPieces(n_features, knots), n_features * knots
+        n_inputs = self.n_numbers
+        if self.n_numbers and encoding == "piecewise":
+            self.encoding, n_inputs = PiecewiseLinear(self.n_numbers, knots), self.n_numbers * (knots - 1)
+        elif self.n_numbers and encoding == "both":
+            self.encoding, n_inputs = NumbersAndPieces(self.n_numbers, knots), self.n_numbers * knots
+        n_inputs += n_features - self.n_numbers
         self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim, dropout=dropout)
 
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
         """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.
 
         Args:
-            X: Training inputs, shape (rows, n_features), finite.
+            X: Training inputs, shape (rows, n_features + n_ignored), finite.
 
         Returns:
             This encoder.
         """
         if self.encoding is not None:
-            self.encoding.fit_knots(X)
+            self.encoding.fit_knots(X[:, : self.n_numbers])
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map ``x``, shape (..., n_features), to (..., latent_dim)."""
+        """Map ``x``, shape (..., n_features + n_ignored), to (..., latent_dim)."""
         return self.map(self.encode(x))
 
     def encode(self, x: Tensor) -> Tensor:
         """Return what the first layer sees: the numbers as they are, or encoded.
 
         Raises:
-            ValueError: If the last dimension is not ``n_features``.
+            ValueError: If the last dimension is not ``n_features + n_ignored``.
         """
-        if x.ndim == 0 or x.shape[-1] != self.n_features:
+        if x.ndim == 0 or x.shape[-1] != self.n_features + self.n_ignored:
+            ignored = f" and n_ignored = {self.n_ignored}" if self.n_ignored else ""
             raise ValueError(
-                f"The input has shape {tuple(x.shape)}, but this encoder was built for n_features = {self.n_features} "
-                f"in the last dimension."
+                f"The input has shape {tuple(x.shape)}, but this encoder was built for n_features = {self.n_features}"
+                f"{ignored} in the last dimension."
             )
-        x = bound(x)
+        x = bound(x[..., : self.n_features])
         if self.encoding is None:
             return x
-        encoded: Tensor = self.encoding(x)
-        return encoded
+        encoded: Tensor = self.encoding(x[..., : self.n_numbers])
+        if self.n_numbers == self.n_features:
+            return encoded
+        return torch.cat([encoded, x[..., self.n_numbers :]], -1)
 
     def map(self, encoded: Tensor) -> Tensor:
         """Map what `encode` returns to latents; training encodes its rows once and repeats only this."""

@@ -26,41 +26,50 @@ class PrincipalComponents(nn.Module):
     Args:
         shape: The shape of one input, or the number of its features.
         latent_dim: How many components, at most as many as an input has entries.
+        n_passed: How many more columns follow, in a table, that are passed on as they are behind the components.
     """
 
     mean: Tensor
     components: Tensor
 
-    def __init__(self, shape: int | Iterable[int], latent_dim: int = 16) -> None:
+    def __init__(self, shape: int | Iterable[int], latent_dim: int = 16, n_passed: int = 0) -> None:
         super().__init__()
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        n_features = prod(self.shape)
+        inner = (shape,) if isinstance(shape, int) else tuple(shape)
+        n_features = prod(inner)
         check_positive(latent_dim=latent_dim, n_features=n_features)
-        self.latent_dim = min(latent_dim, n_features)
+        if n_passed and len(inner) > 1:
+            raise ValueError(f"n_passed = {n_passed}, but only a table has more columns; the shape is {inner}")
+        self.n_passed = n_passed
+        self.shape = (n_features + n_passed,) if n_passed else inner
+        self.n_components = min(latent_dim, n_features)
+        self.latent_dim = self.n_components + n_passed
         self.register_buffer("mean", torch.zeros(n_features))
-        self.register_buffer("components", torch.eye(n_features, self.latent_dim))
+        self.register_buffer("components", torch.eye(n_features, self.n_components))
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> Self:
         """Take the components of training inputs, shape (rows, *shape); of many rows, evenly spaced ones."""
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise ValueError(f"x: expected at least one row of shape {self.shape}, got shape {tuple(x.shape)}")
-        rows = _soften(x[:: -(-len(x) // MAX_ROWS)].flatten(1).to(self.mean.device, torch.float64))
+        sample = x[:: -(-len(x) // MAX_ROWS)].flatten(1)[:, : len(self.mean)]
+        rows = _soften(sample.to(self.mean.device, torch.float64))
         if not bool(rows.isfinite().all()):
             raise ValueError("x: expected finite numbers, got NaN or inf: impute them first")
         mean = rows.mean(0)
         value, vector = torch.linalg.eigh((rows - mean).T @ (rows - mean))  # ascending
-        leading = vector.flip(-1)[:, : self.latent_dim]
+        leading = vector.flip(-1)[:, : self.n_components]
         # The sign of an eigenvector is arbitrary: make its largest entry positive, so that fits repeat.
         largest = leading.gather(0, leading.abs().argmax(0, keepdim=True))
         self.mean.copy_(mean)
-        self.components.copy_(leading * largest.sign() * (value.flip(-1)[: self.latent_dim] > 1e-12 * value[-1]))
+        self.components.copy_(leading * largest.sign() * (value.flip(-1)[: self.n_components] > 1e-12 * value[-1]))
         return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `x`, shape (..., *shape), to (..., latent_dim)."""
-        flat = _soften(bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype)))
-        return bound((flat - self.mean) @ self.components)
+        flat = bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype))
+        inner, passed = flat[..., : len(self.mean)], flat[..., len(self.mean) :]
+        components = bound((_soften(inner) - self.mean) @ self.components)
+        return torch.cat([components, passed], -1) if self.n_passed else components
 
 
 def _soften(x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from natpn import encoders
-from natpn.densities import GaussianMixture
+from natpn.densities import GaussianMixture, Surprise
 from natpn.families import Family
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
@@ -15,7 +15,12 @@ SHRINKAGE = 0.2
 
 
 def default_network(
-    shape: int | Sequence[int], family: Family, n_rows: int, latent_dim: int = 16
+    shape: int | Sequence[int],
+    family: Family,
+    n_rows: int,
+    latent_dim: int = 16,
+    n_numbers: int | None = None,
+    surprise: bool = False,
 ) -> NaturalPosteriorNetwork:
     """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
 
@@ -29,6 +34,8 @@ def default_network(
         family: What the targets are.
         n_rows: The number of training rows.
         latent_dim: The size of the latent vector.
+        n_numbers: How many first columns of a table are numbers, the others being indicators; by default all.
+        surprise: Whether one more column follows, with the log-probability of events that never happened in training.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if len(size) == 1:
@@ -41,11 +48,14 @@ def default_network(
             encoding="both",
             knots=9,
             dropout=0.05,
+            n_numbers=n_numbers,
+            n_ignored=int(surprise),
         )
     else:
         encoder = encoders.get("image", shape=size, latent_dim=latent_dim)
-    bypass = PrincipalComponents(size, min(16, prod(size)))
-    dim = latent_dim + bypass.latent_dim
+    bypass = PrincipalComponents(size, min(16, prod(size)), n_passed=int(surprise))
+    dim = latent_dim + bypass.n_components
     components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-    density = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
+    mixture = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
+    density = Surprise(mixture) if surprise else mixture
     return NaturalPosteriorNetwork(encoder, family, density, latent_dim, bypass=bypass)

@@ -93,7 +93,7 @@ class NaturalPosteriorNetwork(nn.Module):
         self.decoder = nn.Linear(latent_dim, family.n_statistics)
         self.bypass = bypass
         self.density = density
-        self.budget = budgets.get(budget, dim)
+        self.budget = budgets.get(budget, density.n_continuous)
         chi, log_n = _checked_prior(family, prior)
         # float64, as `prior()` makes it: sums with evidence need those digits
         self.register_buffer("prior_chi", chi)
