@@ -61,8 +61,8 @@ class TabularEncoder(nn.Module):
         self.n_ignored = n_ignored
         if not 0 <= self.n_numbers <= n_features or n_ignored < 0:
             raise ValueError(
-                f"n_numbers = {n_numbers!r} and n_ignored = {n_ignored!r}, but at most n_features = {n_features} columns "
-                "can be numbers, and none of the two may be negative."
+                f"n_numbers = {n_numbers!r} and n_ignored = {n_ignored!r}, but at most n_features = {n_features} "
+                "columns can be numbers, and none of the two may be negative."
             )
         self.latent_dim = latent_dim
         self.encoding: PiecewiseLinear | NumbersAndPieces | None = None
