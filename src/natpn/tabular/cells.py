@@ -1,10 +1,11 @@
 """One column as it came: an array of numbers, truth values or instants, or a list of objects.
 
-Whatever the library, a column becomes one of these four, and the rest of the package knows no other:
+Whatever the library, a column becomes one of these, and the rest of the package knows no other:
 
 - "number": an array of numbers; missing values are NaN, durations are in seconds,
 - "boolean": an array of truth values, or of 0, 1 and NaN,
 - "date": seconds since 1970 as float64, in UTC where a time zone is given; missing values are NaN,
+- "categories": a list that its library calls categories, whatever its elements,
 - "objects": a list, whose kind its elements tell.
 """
 
@@ -24,12 +25,12 @@ class Cells:
     """The values of one column.
 
     Attributes:
-        form: "number", "boolean", "date" or "objects".
+        form: "number", "boolean", "date", "categories" or "objects".
         values: The values, as described for each form in this module.
         zone: The time zone of dates, None where they have none.
     """
 
-    form: Literal["number", "boolean", "date", "objects"]
+    form: Literal["number", "boolean", "date", "categories", "objects"]
     values: NDArray[Any] | list[Any]
     zone: str | None = None
 
@@ -41,11 +42,12 @@ class Cells:
 
     def kind(self) -> Kind:
         """Return the kind of column these values call for."""
-        if self.form == "objects":
-            return kind_of(list(self.values))
+        if isinstance(self.values, list):
+            kind = kind_of(self.values)
+            return "category" if self.form == "categories" and kind != "empty" else kind
         if np.asarray(self.values).dtype.kind == "f" and np.isnan(self.values).all():
             return "empty"
-        return self.form
+        return "number" if self.form == "number" else "boolean" if self.form == "boolean" else "date"
 
 
 def cells_of_array(array: NDArray[Any]) -> Cells:
@@ -76,4 +78,4 @@ def cells_of_series(series: "nw.Series[Any]") -> Cells:
         return Cells("date", seconds, getattr(dtype, "time_zone", None))
     if dtype == nw.Duration:
         return Cells("number", series.dt.total_microseconds().cast(nw.Float64).to_numpy() / 1e6)
-    return Cells("objects", series.to_list())
+    return Cells("categories" if dtype in (nw.Categorical, nw.Enum) else "objects", series.to_list())

@@ -21,13 +21,13 @@ def to_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
     Raises:
         ValueError: If a value is not a number, or infinite.
     """
-    if cells.form == "date":
+    if cells.form == "date" and cells.kind() != "empty":
         raise ValueError(
             f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
             "numbers, or fit again."
         )
-    if cells.form == "objects":
-        numbers = _numbers(list(cells.values), name)
+    if isinstance(cells.values, list):
+        numbers = _numbers(cells.values, name)
     else:
         with np.errstate(over="ignore"):  # from a longer float: the infinity is reported below
             numbers = np.asarray(cells.values, np.float64)
@@ -66,7 +66,7 @@ def to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
     """
     if cells.form == "boolean":
         return np.asarray(cells.values, np.float64)
-    if cells.form == "date":
+    if cells.form == "date" and cells.kind() != "empty":
         raise ValueError(
             f"Column {name!r} has dates, but it had truth values when the transform was fitted. Convert it, or fit "
             "again."
@@ -82,7 +82,9 @@ def to_levels(cells: Cells, name: str) -> tuple[list[str | None], NDArray[np.int
         TypeError: If a value has no text, as a dict or a list.
     """
     if cells.form == "date":
-        micro = np.round(np.asarray(cells.values) * 1e6).astype("M8[us]")
+        seconds = np.asarray(cells.values, np.float64)
+        micro = np.round(np.nan_to_num(seconds) * 1e6).astype(np.int64).astype("M8[us]")
+        micro[np.isnan(seconds)] = np.datetime64("NaT")
         values: list[Any] = micro.tolist()
     elif cells.form == "boolean":
         table = {0.0: "False", 1.0: "True"}

@@ -73,7 +73,9 @@ def read_table(X: Any) -> Table:
 
 def _of_array(array: NDArray[Any]) -> Table:
     if isinstance(array, np.ma.MaskedArray):
-        array = np.ma.filled(array.astype(object), None)
+        mask = np.ma.getmaskarray(array)
+        array = np.ma.getdata(array).astype(object)
+        array[mask] = None
     array = np.asarray(array)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: X has the dtype {array.dtype}. Give real and imaginary parts.")

@@ -75,7 +75,7 @@ def text_of(value: Any) -> str:
         whole = number == number and abs(number) < 2**53 and number == int(number)
         return str(int(number)) if whole or isinstance(value, (int, np.integer)) else str(value)
     if isinstance(value, datetime.datetime):
-        moment = value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+        moment = value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
         text = moment.isoformat()
         return text.removesuffix("T00:00:00")
     own: Any = type(value)
