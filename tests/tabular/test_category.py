@@ -53,6 +53,10 @@ def test_rare_and_unseen_levels_share_a_column():
     np.testing.assert_allclose(result[:, -1], [0, 0, math.log(3 / 12), math.log(1 / 12)], rtol=1e-6)
 
 
+def test_one_level_and_rare_ones_are_two_columns():
+    assert fit(["a"] * 5 + ["r", "s"]).n_outputs == 3
+
+
 def test_levels_need_a_share_and_are_at_most_64():
     transform = fit(["a"] * 5000 + ["b"] * 5 + ["c"] * 6)
     assert transform.columns[0].levels == ["a", "c"]

@@ -142,7 +142,9 @@ def test_chunks_give_what_one_row_gives():
     big = np.random.default_rng(0).normal(size=(300_001, 2))
     big[::1000, 1] = np.nan
     transform = TableTransform().fit(big[:5000, :])
+    big[262_144, 0] = np.nan  # the first missing value of its column
     result = transform.transform(big)
+    assert np.flatnonzero(result[:, -1]).tolist() == [262_144]
     rows = [0, 131_071, 131_072, 262_144, 300_000]
     np.testing.assert_array_equal(result[rows], transform.transform(big[rows]))
 

@@ -47,10 +47,7 @@ def kind_of(values: list[Any]) -> Kind:
         return "date"
     if _all(types, DURATIONS):
         return "number"
-    # numpy's durations count as whole numbers to Python.
-    if _all(types, (*NUMBERS, *BOOLEANS)) and not any(issubclass(t, DURATIONS) for t in types):
-        return "number"
-    return "category"
+    return "number" if _all(types, (*NUMBERS, *BOOLEANS)) else "category"
 
 
 def _all(types: Iterable[type], parents: tuple[type, ...]) -> bool:
