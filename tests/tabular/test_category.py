@@ -81,6 +81,14 @@ def test_good_turing():
     assert identifiers.n_outputs == 2
 
 
+def test_identifiers_have_no_column_and_are_usual():
+    for n in range(2, 60):  # their shares do not always add up to one exactly
+        transform = fit([f"id {i}" for i in range(n)])
+        assert (transform.n_outputs, transform.columns[0].rare_share) == (2, 1.0)
+    frame = pd.DataFrame({"id": [f"id {i}" for i in range(50)], "n": np.linspace(-1, 1, 50)})
+    assert TableTransform().fit(frame).most_unusual(frame.iloc[:3]) == ["n"] * 3
+
+
 def test_constant():
     transform = fit(["a"])
     np.testing.assert_allclose(flags(transform, ["a", "b", None])[:, -1], [0, -math.log(3), -math.log(3)], rtol=1e-6)

@@ -35,6 +35,7 @@ def test_every_field_is_needed_and_checked(place):
     ("kind", "field", "value", "message"),
     [
         ("number", "mean", float("nan"), "Column 'age' of the configuration: 'mean' is nan, but a finite number"),
+        ("number", "mean", float("inf"), "'mean' is inf"),
         ("number", "mean", True, "a finite number"),
         ("number", "deviation", -1.0, "'deviation' is -1.0, but a finite number from 0 to inf"),
         ("number", "maximum", -1e9, "'maximum'"),

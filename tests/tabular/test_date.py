@@ -40,6 +40,8 @@ def test_parts_that_do_not_vary_are_left_out():
     assert fit(days).n_numbers == 3
     assert fit(days[::7]).n_numbers == 1
     assert fit(days[:1] * 3).n_outputs == 2
+    noon = [datetime.datetime(2024, 3, 1, hour) for hour in (0, 12, 12)]
+    assert fit(noon).n_numbers == 2  # the sine of half a turn is 0
 
 
 def test_missing_and_constant():
@@ -134,6 +136,15 @@ def test_wall_seconds_on_days_when_clocks_change():
 def test_unknown_zone():
     with pytest.raises(ValueError, match="The time zone 'Mars/Olympus' is unknown here"):
         wall_seconds(np.zeros(1), "Mars/Olympus")
+
+
+def test_unknown_zone_of_a_column():
+    column = pd.DataFrame({"t": [TIMES[0].replace(tzinfo=BERLIN)]})["t"]
+    transform = TableTransform().fit(column.to_frame())
+    config = transform.to_config()
+    config["columns"][0]["zone"] = "Mars/Olympus"
+    with pytest.raises(ValueError, match="Column 't' of the configuration: The time zone 'Mars/Olympus' is unknown"):
+        TableTransform.from_config(config)
 
 
 def test_any_date_of_the_calendar():

@@ -47,6 +47,13 @@ def test_names():
     assert TableTransform().fit(np.ones((2, 2))).feature_names == ["x0", "x1"]
 
 
+def test_frames_with_numbered_columns_are_like_arrays():
+    array = np.arange(6.0).reshape(3, 2)
+    transform = TableTransform().fit(pd.DataFrame(array))
+    assert not transform.named
+    np.testing.assert_array_equal(transform.transform(pd.DataFrame(array)), transform.transform(array))
+
+
 def test_what_is_like_an_array():
     class Wrapped:
         def __array__(self, dtype=None, copy=None):

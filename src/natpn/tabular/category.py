@@ -73,6 +73,7 @@ class CategoryColumn(Column):
         least = max(MIN_COUNT, MIN_SHARE * weights.n_rows)
         kept = [text for count, text in seen[:MAX_LEVELS] if -count >= least]
         rare = sorted(text for _, text in seen[len(kept) :])
+        rare_share = float(sum(shares[text] for text in rare))
         named = len(rare) <= MAX_NAMED
         return cls(
             name,
@@ -82,7 +83,7 @@ class CategoryColumn(Column):
             [shares[text] for text in kept],
             rare if named else [],
             "" if named else base64.b64encode(np.sort(np.array(list(map(_hash, rare)), "<u8")).tobytes()).decode(),
-            min(sum((shares[text] for text in rare), 0.0), 1.0),
+            rare_share if kept or shares.get(None) else 1.0,  # exactly, if there is nothing else
             len(seen),
             sum(count == -1 for count, _ in seen),
         )

@@ -45,6 +45,7 @@ class DateColumn(Column):
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
         seconds, zone = to_seconds(cells, name)
+        _check_zone(zone, f"Column {name!r}")
         seconds = weights.rows(seconds)
         missing = np.isnan(seconds)
         known = seconds[~missing]
@@ -125,8 +126,7 @@ class DateColumn(Column):
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
         zone = None if read.value("zone") is None else read.text("zone")
-        if zone is not None:
-            find_zone(zone)
+        _check_zone(zone, read.where)
         limit = 1e13  # microseconds stay below 2^63
         return {
             "zone": zone,
@@ -135,6 +135,14 @@ class DateColumn(Column):
             "means": read.numbers("means", len(PARTS)),
             "deviations": read.numbers("deviations", len(PARTS), 0),
         }
+
+
+def _check_zone(zone: str | None, where: str) -> None:
+    if zone is not None:
+        try:
+            find_zone(zone)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
 
 
 def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
