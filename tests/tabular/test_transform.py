@@ -115,7 +115,7 @@ def test_rows_of_weight_zero_are_absent():
         ([1, 2], r"sample_weight has shape \(2,\), but X has 3 rows"),
         ([1, -1, 1], r"sample_weight, row 1: -1.0 is not a finite number of at least 0"),
         ([1, 1, np.nan], r"sample_weight, row 2: nan"),
-        ([0, 0, 0], "all weights are 0"),
+        ([0, 0, 0], "all weights are zero"),
     ],
 )
 def test_bad_weights(weight, message):

@@ -57,7 +57,7 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Weights:
         row = int(np.argmax(bad))
         raise ValueError(f"sample_weight, row {row}: {weights[row]} is not a finite number of at least 0.")
     if not weights.any():
-        raise ValueError("sample_weight: all weights are 0, but at least one row has to count.")
+        raise ValueError("sample_weight: all weights are zero, but at least one row has to count.")
     present = weights > 0
     kept = weights[present]
     if (kept == 1).all():
