@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from natpn import families as families
     from natpn import network as network
     from natpn import parallel as parallel
+    from natpn import tabular as tabular
     from natpn import training as training
     from natpn.evidence import Evidence as Evidence
     from natpn.network import NaturalPosteriorEnsemble as NaturalPosteriorEnsemble
@@ -23,7 +24,7 @@ _HOMES = {
     "NaturalPosteriorEnsemble": "natpn.network",
     "NaturalPosteriorNetwork": "natpn.network",
 }
-_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel", "training")
+_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel", "tabular", "training")
 
 __all__ = [
     "Evidence",
@@ -36,6 +37,7 @@ __all__ = [
     "families",
     "network",
     "parallel",
+    "tabular",
     "training",
 ]
 

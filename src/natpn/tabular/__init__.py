@@ -1,0 +1,19 @@
+"""Turn data frames into float32 matrices: numbers, categories, dates, missing values, and what was never seen."""
+
+from natpn.tabular.base import Column
+from natpn.tabular.boolean import BooleanColumn
+from natpn.tabular.category import CategoryColumn
+from natpn.tabular.date import DateColumn
+from natpn.tabular.empty import EmptyColumn
+from natpn.tabular.number import NumberColumn
+from natpn.tabular.transform import TableTransform
+
+__all__ = [
+    "BooleanColumn",
+    "CategoryColumn",
+    "Column",
+    "DateColumn",
+    "EmptyColumn",
+    "NumberColumn",
+    "TableTransform",
+]

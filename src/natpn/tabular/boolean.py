@@ -1,0 +1,85 @@
+"""Truth values: one 0/1 column, and another for missing values if training had some."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.base import Column, odds_of
+from natpn.tabular.cells import Cells
+from natpn.tabular.config import Fields
+from natpn.tabular.convert import to_booleans
+from natpn.tabular.moments import standardised_flags
+from natpn.tabular.weights import Weights
+
+
+@dataclass(frozen=True)
+class BooleanColumn(Column):
+    """A column of truth values.
+
+    Attributes:
+        true: The share of true among those that are not missing.
+    """
+
+    true: float
+
+    kind = "boolean"
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+        """Learn the column from its training values, of which at least one is not missing."""
+        truths = weights.rows(to_booleans(cells, name))
+        missing = np.isnan(truths)
+        weight = None if weights.weights is None else weights.weights[~missing]
+        true = float(np.average(truths[~missing], weights=weight))
+        return cls(name, weights.n_rows, weights.share(missing), true)
+
+    @property
+    def n_numbers(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def n_flags(self) -> int:
+        """One, none if it is constant, and one more if training had missing values."""
+        return int(0 < self.true < 1) + int(self.missing_flag is not None)
+
+    def encode(
+        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        truths = to_booleans(cells, self.name)
+        missing = np.isnan(truths)
+        if 0 < self.true < 1:
+            no, yes = standardised_flags(self.true)
+            flags[:, 0] = np.where(missing, 0, np.where(truths == 1, yes, no))
+        if self.missing_flag is not None:
+            no, yes = self.missing_flag
+            flags[:, -1] = np.where(missing, yes, no)
+        return self.new_events(missing, self._changed(truths))
+
+    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+        """Return how unusual each value is, in standard deviations."""
+        truths = to_booleans(cells, self.name)
+        usual = max(self.true, 1 - self.true)
+        share = np.where(truths == 1, self.true, 1 - self.true)
+        with np.errstate(divide="ignore"):
+            score = odds_of(np.log(share / usual))
+        score[np.isnan(truths)] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        changed = self._changed(truths)
+        if changed is not None:
+            score[changed] = odds_of(self.log_never)
+        return score
+
+    def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The share of true among known values, and the share missing."""
+        return {"true": self.true, "missing": self.missing}
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        return {"true": read.number("true", 0, 1)}

@@ -1,0 +1,211 @@
+"""Categories: a 0/1 column for each frequent level, one for the rare ones together, and one for missing values.
+
+A level is kept if training had it in at least 2 rows and in at least 0.1 % of them, and at most 64 are. Rare and unseen
+levels share the column "other" if training had rare ones. Two columns that would always say the opposite are one. A
+value that no column stands for, unseen or missing for the first time, is 0 in all of them: what an average row has.
+
+The surprise of an unseen level is log((s + 1) / (N + 2)), where s of the training levels were seen once (Good-Turing):
+in a column of identifiers new levels are nothing new, in a closed set they are.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.base import Column, odds_of
+from natpn.tabular.cells import Cells
+from natpn.tabular.config import Fields
+from natpn.tabular.convert import to_levels
+from natpn.tabular.moments import standardised_flags
+from natpn.tabular.weights import Weights
+
+MAX_LEVELS = 64
+MIN_COUNT = 2
+MIN_SHARE = 0.001
+# Of more rare levels than these only hashes are kept.
+MAX_NAMED = 1_000
+
+
+@dataclass(frozen=True)
+class CategoryColumn(Column):
+    """A column of categories.
+
+    Attributes:
+        levels: The levels that are kept, the most frequent first.
+        shares: The share of each in the training rows.
+        rare: The levels that are not kept, or none if there are more than 1,000.
+        rare_hashes: Else the base64 form of their sorted 8-byte hashes.
+        rare_share: The share of all rare levels together.
+        n_levels: How many levels there were, without the missing value.
+        n_singletons: How many of them in one row only.
+    """
+
+    levels: list[str]
+    shares: list[float]
+    rare: list[str]
+    rare_hashes: str
+    rare_share: float
+    n_levels: int
+    n_singletons: int
+
+    kind = "category"
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+        """Learn the column from its training values, of which at least one is not missing."""
+        texts, every_code = to_levels(cells, name)
+        codes = weights.rows(every_code)
+        counts = np.bincount(codes, weights.counts, len(texts))
+        mass = np.bincount(codes, weights.weights, len(texts))
+        shares = dict(zip(texts, (mass / mass.sum()).tolist(), strict=True))
+        seen = [
+            (-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None and count
+        ]
+        seen.sort()  # by count, then by name: the order of the rows has no say
+        least = max(MIN_COUNT, MIN_SHARE * weights.n_rows)
+        kept = [text for count, text in seen[:MAX_LEVELS] if -count >= least]
+        rare = sorted(text for _, text in seen[len(kept) :])
+        rare_share = float(sum(shares[text] for text in rare))
+        named = len(rare) <= MAX_NAMED
+        return cls(
+            name,
+            weights.n_rows,
+            shares.get(None, 0.0),
+            kept,
+            [shares[text] for text in kept],
+            rare if named else [],
+            "" if named else base64.b64encode(np.sort(np.array(list(map(_hash, rare)), "<u8")).tobytes()).decode(),
+            rare_share if kept or shares.get(None) else 1.0,  # exactly, if there is nothing else
+            len(seen),
+            sum(count == -1 for count, _ in seen),
+        )
+
+    @property
+    def n_numbers(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def n_flags(self) -> int:
+        """One for each column that this module describes."""
+        return int(self._table.shape[1])
+
+    @property
+    def log_unseen(self) -> float:
+        """The log-probability of a level that training never had."""
+        if self.n_levels == 1 and not self.missing:
+            return self.log_never
+        return log((self.n_singletons + 1) / (self.n_rows + 2))
+
+    @cached_property
+    def _table(self) -> NDArray[np.float64]:
+        """The encoding of each kept level, then of rare ones, of missing, and of unseen ones."""
+        shares = [*self.shares, self.rare_share, self.missing]
+        n = len(shares)
+        table = np.zeros((n + 1, n))
+        for place, share in enumerate(shares):
+            if 0 < share < 1:
+                no, yes = standardised_flags(share)
+                table[:n, place] = no
+                table[place, place] = yes
+        if self.rare_share:
+            table[n] = table[n - 2]
+        if not self.missing:
+            table[n - 1] = 0
+        used = [place for place, share in enumerate(shares) if 0 < share < 1]
+        if len(used) == 2 and not self.rare_share:
+            used = used[1:]
+        return table[:, used]
+
+    @cached_property
+    def _place(self) -> dict[str | None, int]:
+        """The row of the table that each kept level and the missing value have."""
+        return {**{level: place for place, level in enumerate(self.levels)}, None: len(self.levels) + 1}
+
+    @cached_property
+    def _rare(self) -> frozenset[str | int]:
+        """The rare levels, or their hashes."""
+        hashes = np.frombuffer(base64.b64decode(self.rare_hashes), "<u8")
+        return frozenset(hashes.tolist() if self.rare_hashes else self.rare)
+
+    def _places(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the row of the table that each distinct value has, and each row's place among them."""
+        texts, codes = to_levels(cells, self.name)
+        n = len(self.levels)
+        place, rare = self._place, self._rare
+        key: Callable[[str], str | int] = _hash if self.rare_hashes else str
+        found = [place[t] if t in place else n if key(str(t)) in rare else n + 2 for t in texts]
+        return np.array(found, np.intp), codes
+
+    @cached_property
+    def _log_events(self) -> NDArray[np.float64]:
+        """The surprise of each row of the table."""
+        events = np.zeros(len(self.levels) + 3)
+        events[-1] = self.log_unseen
+        if not self.missing:
+            events[-2] = self.log_never
+        return events
+
+    def encode(
+        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        places, codes = self._places(cells)
+        flags[...] = self._table.astype(np.float32)[places][codes]
+        surprise = self._log_events[places]
+        return surprise[codes] if surprise.any() else None
+
+    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+        """Return how unusual each value is, in standard deviations."""
+        places, codes = self._places(cells)
+        n_rare = self.n_levels - len(self.levels)
+        shares = np.array([*self.shares, self.rare_share / n_rare if n_rare else 0.0, self.missing, 0.0])
+        with np.errstate(divide="ignore"):
+            logs = np.where(shares > 0, np.log(shares / shares.max()), 0.0)
+        return odds_of(logs + self._log_events)[places][codes]
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The kept levels with their shares, the number of levels, the share of rare ones, and the share missing."""
+        return {
+            "levels": dict(zip(self.levels, self.shares, strict=True)),
+            "n_levels": self.n_levels,
+            "rare": self.rare_share,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        levels, rare = read.texts("levels"), read.texts("rare")
+        hashes = read.text("rare_hashes")
+        try:
+            n_hashes, rest = divmod(len(base64.b64decode(hashes, validate=True)), 8)
+        except binascii.Error:
+            n_hashes, rest = 0, 1
+        if rest or (rare and hashes):
+            raise ValueError(
+                f"{read.where}: 'rare_hashes' is no base64 text of 8-byte hashes, or 'rare' has levels too."
+            )
+        n_levels = len(levels) + len(rare) + n_hashes
+        return {
+            "levels": levels,
+            "shares": read.numbers("shares", len(levels), 0, 1),
+            "rare": rare,
+            "rare_hashes": hashes,
+            "rare_share": read.number("rare_share", 0, 1),
+            "n_levels": read.whole("n_levels", n_levels, n_levels),
+            "n_singletons": read.whole("n_singletons", 0, n_levels),
+        }
+
+
+def _hash(text: str) -> int:
+    """Return an 8-byte hash that is the same in every process and on every machine."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

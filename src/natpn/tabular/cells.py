@@ -1,0 +1,81 @@
+"""One column as it came: an array of numbers, truth values or instants, or a list of objects.
+
+Whatever the library, a column becomes one of these, and the rest of the package knows no other:
+
+- "number": an array of numbers; missing values are NaN, durations are in seconds,
+- "boolean": an array of truth values, or of 0, 1 and NaN,
+- "date": seconds since 1970 as float64, in UTC where a time zone is given; missing values are NaN,
+- "categories": a list that its library calls categories, whatever its elements,
+- "objects": a list, whose kind its elements tell.
+"""
+
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, Literal
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.objects import Kind, kind_of
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The values of one column.
+
+    Attributes:
+        form: "number", "boolean", "date", "categories" or "objects".
+        values: The values, as described for each form in this module.
+        zone: The time zone of dates, None where they have none.
+    """
+
+    form: Literal["number", "boolean", "date", "categories", "objects"]
+    values: NDArray[Any] | list[Any]
+    zone: str | None = None
+
+    def take(self, rows: NDArray[np.bool_]) -> "Cells":
+        """Return the cells of the rows that are marked."""
+        if isinstance(self.values, list):
+            return Cells(self.form, list(compress(self.values, rows)), self.zone)
+        return Cells(self.form, self.values[rows], self.zone)
+
+    def kind(self) -> Kind:
+        """Return the kind of column these values call for."""
+        if isinstance(self.values, list):
+            kind = kind_of(self.values)
+            return "category" if self.form == "categories" and kind != "empty" else kind
+        if np.asarray(self.values).dtype.kind == "f" and np.isnan(self.values).all():
+            return "empty"
+        return "number" if self.form == "number" else "boolean" if self.form == "boolean" else "date"
+
+
+def cells_of_array(array: NDArray[Any]) -> Cells:
+    """Read one column of a numpy array."""
+    kind = array.dtype.kind
+    if kind in "iuf":
+        return Cells("number", array)
+    if kind == "b":
+        return Cells("boolean", array)
+    if kind in "Mm":
+        micro = array.astype(f"{kind}8[us]")
+        seconds = np.where(np.isnat(micro), np.nan, micro.astype(np.int64) / 1e6)
+        return Cells("date" if kind == "M" else "number", seconds)
+    return Cells("objects", array.tolist())
+
+
+def cells_of_series(series: "nw.Series[Any]") -> Cells:
+    """Read one column of a data frame."""
+    dtype = series.dtype
+    if dtype.is_integer() and not series.null_count():
+        return Cells("number", series.to_numpy())
+    if dtype.is_numeric():
+        return Cells("number", series.cast(nw.Float64).to_numpy())
+    if dtype == nw.Boolean:
+        return Cells("boolean", series.cast(nw.Float64).to_numpy())
+    if dtype in (nw.Datetime, nw.Date):
+        seconds = series.dt.timestamp("us").cast(nw.Float64).to_numpy() / 1e6
+        return Cells("date", seconds, getattr(dtype, "time_zone", None))
+    if dtype == nw.Duration:
+        return Cells("number", series.dt.total_microseconds().cast(nw.Float64).to_numpy() / 1e6)
+    return Cells("categories" if dtype in (nw.Categorical, nw.Enum) else "objects", series.to_list())

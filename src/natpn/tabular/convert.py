@@ -1,0 +1,186 @@
+"""Values of one column in the form that its kind needs, or an error that names the row that has no such form."""
+
+import contextlib
+import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.cells import Cells
+from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS, distinct, is_missing, map_distinct, text_of
+
+TRUTHS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+SECOND = datetime.timedelta(seconds=1)
+EPOCH = datetime.datetime(1970, 1, 1)
+
+
+def to_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
+    """Return finite float64 numbers, with NaN where a value is missing.
+
+    Raises:
+        ValueError: If a value is not a number, or infinite.
+    """
+    if cells.form == "date" and cells.kind() != "empty":
+        raise ValueError(
+            f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
+            "numbers, or fit again."
+        )
+    if isinstance(cells.values, list):
+        numbers = _numbers(cells.values, name)
+    else:
+        with np.errstate(over="ignore"):  # from a longer float: the infinity is reported below
+            numbers = np.asarray(cells.values, np.float64)
+    check_finite(numbers[:, None], [name])
+    return numbers
+
+
+def _numbers(values: list[Any], name: str) -> NDArray[np.float64]:
+    if set(map(type, values)) <= {int, float, bool, type(None)}:
+        with contextlib.suppress(OverflowError):  # a whole number beyond float64
+            return np.array(values, np.float64)
+    results, codes = map_distinct(values, name, _number)
+    return np.array([np.nan if r is None else r for r in results], np.float64)[codes]
+
+
+def check_finite(matrix: NDArray[np.float64], names: list[str], first_row: int = 0) -> None:
+    """Raise if there is an infinite number; NaN may be.
+
+    Raises:
+        ValueError: With the column and the row of the first one.
+    """
+    infinite = np.isinf(matrix)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise ValueError(
+            f"Column {names[column]!r}, row {first_row + row}: the value is infinity or too large for float64, but "
+            "finite numbers are needed. Replace it by a number, or by NaN if it is unknown."
+        )
+
+
+def to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
+    """Return 1 for true, 0 for false, NaN for missing.
+
+    Raises:
+        ValueError: If a value is no truth value.
+    """
+    if cells.form == "boolean":
+        return np.asarray(cells.values, np.float64)
+    if cells.form == "date" and cells.kind() != "empty":
+        raise ValueError(
+            f"Column {name!r} has dates, but it had truth values when the transform was fitted. Convert it, or fit "
+            "again."
+        )
+    results, codes = map_distinct(_list(cells), name, _truth)
+    return np.array([np.nan if r is None else r for r in results], np.float64)[codes]
+
+
+def to_levels(cells: Cells, name: str) -> tuple[list[str | None], NDArray[np.intp]]:
+    """Return the distinct texts of a column, None for missing, and each row's place among them.
+
+    Raises:
+        TypeError: If a value has no text, as a dict or a list.
+    """
+    if cells.form == "date":
+        seconds = np.asarray(cells.values, np.float64)
+        micro = np.round(np.nan_to_num(seconds) * 1e6).astype(np.int64).astype("M8[us]")
+        micro[np.isnan(seconds)] = np.datetime64("NaT")
+        values: list[Any] = micro.tolist()
+    elif cells.form == "boolean":
+        table = {0.0: "False", 1.0: "True"}
+        values = [table.get(v) for v in np.asarray(cells.values, np.float64).tolist()]
+    elif cells.form == "number":
+        uniques, inverse = np.unique(np.asarray(cells.values), return_inverse=True)
+        texts = [None if is_missing(v) else text_of(v) for v in uniques]
+        return _merge(texts, inverse)
+    else:
+        values = list(cells.values)
+        if set(map(type, values)) <= {str, type(None)}:
+            return distinct(values, name)
+    return _merge(*map_distinct(values, name, text_of))
+
+
+def _merge(texts: list[str | None], codes: NDArray[np.intp]) -> tuple[list[str | None], NDArray[np.intp]]:
+    """Give values with the same text the same place."""
+    index = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    table = np.array([index[text] for text in texts], np.intp)
+    return list(index), table[codes]
+
+
+def to_seconds(cells: Cells, name: str) -> tuple[NDArray[np.float64], str | None]:
+    """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none, then they are local.
+
+    Raises:
+        ValueError: If a value is not a date, or only some have a time zone.
+    """
+    if cells.form == "date":
+        return np.asarray(cells.values, np.float64), cells.zone
+    values = _list(cells)
+    results, codes = map_distinct(values, name, _instant)
+    aware = {with_zone for _, with_zone in filter(None, results)}
+    if len(aware) > 1:
+        raise ValueError(f"Column {name!r} has dates with and without a time zone. Give all of them one, or none.")
+    table = np.array([np.nan if r is None else r[0] for r in results], np.float64)
+    return table[codes], "UTC" if aware == {True} else None
+
+
+def _list(cells: Cells) -> list[Any]:
+    values = cells.values
+    return values if isinstance(values, list) else np.asarray(values).tolist()
+
+
+def iso_text(second: float) -> str:
+    """Return the ISO text of seconds since 1970, to the second."""
+    return str(np.datetime64(int(second // 1), "s"))
+
+
+def _number(value: Any) -> float:
+    """Return one value as a float, durations and times of day in seconds."""
+    if isinstance(value, DURATIONS):
+        if isinstance(value, datetime.time):
+            return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+        span = value / (np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else SECOND)
+        return float(span)
+    if isinstance(value, (str, *NUMBERS, *BOOLEANS)):
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf")
+        except ValueError:
+            pass
+    text_of(value)  # raises for a container
+    raise ValueError(
+        f"{value!r} is not a number; the column had only numbers when the transform was fitted. Correct it, or make it "
+        "missing."
+    )
+
+
+def _truth(value: Any) -> float:
+    text = text_of(value)
+    if text.lower() in TRUTHS:
+        return TRUTHS[text.lower()]
+    raise ValueError(
+        f"{value!r} is no truth value; the column had only true and false when the transform was fitted. Write True, "
+        "False, 1 or 0, or make it missing."
+    )
+
+
+def _instant(value: Any) -> tuple[float, bool]:
+    """Return seconds since 1970, and whether the value has a time zone."""
+    if isinstance(value, np.datetime64):
+        return float(value.astype("M8[us]").astype(np.int64)) / 1e6, False
+    moment = value
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            moment = datetime.datetime.fromisoformat(value)
+    if isinstance(moment, datetime.datetime):
+        aware = moment.tzinfo is not None
+        start = EPOCH.replace(tzinfo=datetime.UTC) if aware else EPOCH
+        return (moment - start) / SECOND, aware
+    if isinstance(moment, datetime.date):
+        return float((moment - EPOCH.date()).days * 86_400), False
+    text_of(value)  # raises for a container
+    raise ValueError(
+        f"{value!r} is not a date; the column had only dates when the transform was fitted. Write it as 2024-12-31 or "
+        "2024-12-31T23:59:00, or make it missing."
+    )

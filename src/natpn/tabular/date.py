@@ -1,0 +1,161 @@
+"""Dates and times: seconds since 1970, and the sine and cosine of the month, the weekday and the time of day.
+
+Parts that do not vary in training are left out. Month, weekday and time of day are those of the clocks in the time zone
+that the column had in training; there and in the seconds, an instant is the same whatever zone it is written in.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.base import Column, odds_of
+from natpn.tabular.cells import Cells
+from natpn.tabular.config import Fields
+from natpn.tabular.convert import iso_text, to_seconds
+from natpn.tabular.moments import Moments, Standardiser, measure
+from natpn.tabular.weights import Weights
+from natpn.tabular.zones import DAY, find_zone, wall_seconds
+
+PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
+
+
+@dataclass(frozen=True)
+class DateColumn(Column):
+    """A column of dates.
+
+    Attributes:
+        zone: The time zone; None if the dates have none.
+        earliest: The first instant, in seconds since 1970.
+        latest: The last.
+        means: The mean of each of the parts.
+        deviations: Their standard deviations; 0 where a part does not vary.
+    """
+
+    zone: str | None
+    earliest: float
+    latest: float
+    means: list[float]
+    deviations: list[float]
+
+    kind = "date"
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+        """Learn the column from its training values, of which at least one is not missing."""
+        seconds, zone = to_seconds(cells, name)
+        _check_zone(zone, f"Column {name!r}")
+        seconds = weights.rows(seconds)
+        missing = np.isnan(seconds)
+        known = seconds[~missing]
+        weight = None if weights.weights is None else weights.weights[~missing]
+        moments = [measure(part, weight) for part in _parts(known, zone).T]
+        return cls(
+            name,
+            weights.n_rows,
+            weights.share(missing),
+            zone,
+            float(known.min()),
+            float(known.max()),
+            [m.mean for m in moments],
+            [m.deviation for m in moments],
+        )
+
+    @property
+    def n_numbers(self) -> int:
+        """One for each part that varies."""
+        return sum(deviation > 0 for deviation in self.deviations)
+
+    @property
+    def n_flags(self) -> int:
+        """One if training had missing values."""
+        return int(self.missing_flag is not None)
+
+    def _seconds(self, cells: Cells) -> NDArray[np.float64]:
+        seconds, zone = to_seconds(cells, self.name)
+        if (zone is None) != (self.zone is None) and not np.isnan(seconds).all():
+            had, has = (f"the time zone {z!r}" if z else "no time zone" for z in (self.zone, zone))
+            raise ValueError(
+                f"Column {self.name!r} has {has}, but had {had} when the transform was fitted. Give its dates a time "
+                "zone, or take it away, as then."
+            )
+        return seconds
+
+    def _standardised(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+        standardise = Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
+        parts = _parts(seconds, self.zone)
+        return standardise(parts, np.isnan(parts))
+
+    def encode(
+        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        seconds = self._seconds(cells)
+        missing = np.isnan(seconds)
+        numbers[...] = self._standardised(seconds)
+        if self.missing_flag is not None:
+            no, yes = self.missing_flag
+            flags[:, 0] = np.where(missing, yes, no)
+        return self.new_events(missing, self._changed(seconds))
+
+    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+        """Return how many standard deviations the most unusual part lies from its mean."""
+        seconds = self._seconds(cells)
+        score: NDArray[np.float64] = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
+        score[np.isnan(seconds)] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        changed = self._changed(seconds)
+        if changed is not None:
+            score[changed] = odds_of(self.log_never)
+        return score
+
+    def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The earliest and the latest date in ISO form, on the clocks of the time zone, and the share missing."""
+        earliest, latest = wall_seconds(np.array([self.earliest, self.latest]), self.zone)
+        return {
+            "earliest": iso_text(earliest),
+            "latest": iso_text(latest),
+            "zone": self.zone,
+            "missing": self.missing,
+        }
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        zone = None if read.value("zone") is None else read.text("zone")
+        _check_zone(zone, read.where)
+        limit = 1e13  # microseconds stay below 2^63
+        return {
+            "zone": zone,
+            "earliest": read.number("earliest", -limit, limit),
+            "latest": read.number("latest", read.number("earliest"), limit),
+            "means": read.numbers("means", len(PARTS)),
+            "deviations": read.numbers("deviations", len(PARTS), 0),
+        }
+
+
+def _check_zone(zone: str | None, where: str) -> None:
+    if zone is not None:
+        try:
+            find_zone(zone)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
+
+
+def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+    """Return the parts of each instant, in the order of `PARTS`; all are NaN where it is missing."""
+    missing = np.isnan(seconds)
+    wall = np.where(missing, 0.0, wall_seconds(seconds, zone))
+    days = np.floor(wall / DAY)
+    months = days.astype(np.int64).astype("M8[D]").astype("M8[M]").astype(np.int64)
+    turns = np.stack(
+        [months % 12 / 12, (days + 3) % 7 / 7, (wall - days * DAY) / DAY], axis=1
+    )  # 1970 began on a Thursday
+    # Rounded, so that what is the same by the calendar is the same number.
+    circle = np.round(np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=2), 12)
+    parts = np.concatenate([seconds[:, None], circle.reshape(len(seconds), -1)], axis=1)
+    parts[missing] = np.nan
+    return parts

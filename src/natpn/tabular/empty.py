@@ -1,0 +1,52 @@
+"""Columns in which training had no value at all: nothing to encode, but a first value is a surprise."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.base import Column, odds_of
+from natpn.tabular.cells import Cells
+from natpn.tabular.config import Fields
+from natpn.tabular.convert import to_levels
+from natpn.tabular.weights import Weights
+
+
+class EmptyColumn(Column):
+    """A column of missing values."""
+
+    kind = "empty"
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+        """Learn that all values are missing."""
+        return cls(name, weights.n_rows, 1.0)
+
+    @property
+    def n_numbers(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def n_flags(self) -> int:
+        """None."""
+        return 0
+
+    def encode(
+        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Return the surprise of values where there were none."""
+        present = self._present(cells)
+        return np.where(present, self.log_never, 0.0) if present.any() else None
+
+    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+        """Return how unusual values are where there were none."""
+        return odds_of(np.where(self._present(cells), self.log_never, 0.0))
+
+    def _present(self, cells: Cells) -> NDArray[np.bool_]:
+        levels, codes = to_levels(cells, self.name)
+        return np.array([level is not None for level in levels], np.bool_)[codes]
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        return {}

@@ -1,0 +1,111 @@
+"""Tables as they come: numpy arrays, and whatever data frames narwhals knows."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+
+from natpn.tabular.cells import Cells, cells_of_array, cells_of_series
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with at least one row and one column.
+
+    Attributes:
+        data: A two-dimensional array or a data frame.
+        names: The names of the columns; None if they have none.
+    """
+
+    data: "NDArray[Any] | nw.DataFrame[Any]"
+    names: list[str] | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows and of columns."""
+        rows, columns = self.data.shape
+        return rows, columns
+
+    def columns(self, order: list[int] | None = None) -> Iterator[Cells]:
+        """Yield the columns, in another order if one is given."""
+        for place in range(self.shape[1]) if order is None else order:
+            if isinstance(self.data, np.ndarray):
+                yield cells_of_array(self.data[:, place])
+            else:
+                yield cells_of_series(self.data[:, place])
+
+
+def read_table(X: Any) -> Table:
+    """Take a numpy array, a data frame of any library that narwhals knows, or a list of rows.
+
+    Raises:
+        ValueError: If it is none of these, is not two-dimensional, is empty, sparse or complex, or has bad names.
+    """
+    if isinstance(X, np.ndarray):
+        return _of_array(X)
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise ValueError("X is a sparse matrix, but dense data is required. Use X.toarray().")
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except DuplicateError as error:
+        raise ValueError(f"X has columns of the same name. Rename them. {error}") from None
+    if isinstance(frame, nw.DataFrame):
+        return _of_frame(frame)
+    if hasattr(X, "collect"):
+        raise ValueError("X is a lazy frame, whose values are not known yet. Use X.collect().")
+    if isinstance(X, dict) or (isinstance(X, list | tuple) and any(isinstance(row, dict) for row in X)):
+        raise ValueError("X has dicts for rows, or is one. Make a data frame of it, as by pandas.DataFrame(X).")
+    if isinstance(X, list | tuple):
+        lengths = sorted({len(row) if isinstance(row, list | tuple) else -1 for row in X})
+        if len(lengths) > 1 and lengths[0] >= 0:
+            raise ValueError(
+                f"X has rows of different lengths: {lengths[0]} and {lengths[-1]}. Give all the same columns."
+            )
+        # As objects, because numpy would turn the numbers beside texts into texts.
+        plain = bool(X) and lengths == [-1]
+        return _of_array(np.asarray(X) if plain else np.array(X, dtype=object))
+    return _of_array(np.asarray(X))
+
+
+def _of_array(array: NDArray[Any]) -> Table:
+    if isinstance(array, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(array)
+        array = np.ma.getdata(array).astype(object)
+        array[mask] = None
+    array = np.asarray(array)
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: X has the dtype {array.dtype}. Give real and imaginary parts.")
+    if array.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {array.ndim}D array instead: X has shape {array.shape}, but (rows, columns) is "
+            "needed. Reshape your data: X.reshape(-1, 1) if it has a single feature, X.reshape(1, -1) if a single "
+            "sample."
+        )
+    if array.dtype.kind == "V":
+        raise ValueError(f"X has the dtype {array.dtype}, but numbers, texts, dates or objects are needed.")
+    _check_size(array.shape[0], array.shape[1])
+    return Table(array, None)
+
+
+def _of_frame(frame: "nw.DataFrame[Any]") -> Table:
+    _check_size(*frame.shape)
+    texts = [isinstance(name, str) for name in frame.columns]
+    if any(texts) and not all(texts):
+        other = next(name for name, text in zip(frame.columns, texts, strict=True) if not text)
+        raise ValueError(
+            f"X has column names that are texts and others, as {other!r}. Make all texts: X.columns.astype(str)."
+        )
+    return Table(frame, list(frame.columns) if all(texts) else None)
+
+
+def _check_size(rows: int, columns: int) -> None:
+    """Raise, in scikit-learn's words, if there is nothing."""
+    for count, what in ((columns, "feature"), (rows, "sample")):
+        if count == 0:
+            raise ValueError(
+                f"Found array with 0 {what}(s) (shape=({rows}, {columns})) while a minimum of 1 is required."
+            )

@@ -1,0 +1,99 @@
+"""Mean and deviation of numbers of any size, and their standardised values.
+
+    z = (x · 2^−e − mean) / deviation, cut at ±1e30.
+
+Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, so that this is the usual
+formula, and else that of the largest number: then squares neither overflow nor vanish. Scaling by a power of two is
+exact.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIMIT = 1e30
+ORDINARY = (1e-100, 1e100)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Where numbers lie and how far they spread.
+
+    Attributes:
+        exponent: The e of this module's formula.
+        mean: The mean of the scaled numbers.
+        deviation: Their standard deviation; 0 if they say nothing.
+    """
+
+    exponent: int
+    mean: float
+    deviation: float
+
+
+def measure(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Moments:
+    """Return the moments of finite numbers, of which there is at least one."""
+    largest = float(np.abs(numbers).max())
+    exponent = 0
+    if largest and not ORDINARY[0] < largest < ORDINARY[1]:
+        exponent = int(np.clip(np.frexp(largest)[1], -1000, 1020))
+    scaled = np.ldexp(numbers, -exponent)
+    mean = float(np.average(scaled, weights=weights))
+    rest = scaled - mean
+    # The mean is rounded, so the deviations from it have a mean of their own.
+    remainder = float(np.average(rest, weights=weights))
+    variance = float(np.average(rest**2, weights=weights)) - remainder**2
+    constant = numbers.min() == numbers.max()
+    return Moments(exponent, mean + remainder, 0.0 if constant else float(np.sqrt(max(variance, 0.0))))
+
+
+class Standardiser:
+    """Standardise columns of numbers by the moments they had in training, those without deviation left out.
+
+    Args:
+        moments: The moments of each column.
+    """
+
+    def __init__(self, moments: Sequence[Moments]) -> None:
+        self.varying = [place for place, m in enumerate(moments) if m.deviation > 0]
+        self._all = len(self.varying) == len(moments)
+        used = [moments[place] for place in self.varying]
+        self._mean = np.array([m.mean for m in used])
+        self._deviation = np.array([m.deviation for m in used])
+        exponents = np.array([m.exponent for m in used])
+        self._exponent = -exponents if exponents.any() else None
+
+    def __call__(self, matrix: NDArray[np.float64], missing: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+        """Return the standardised numbers of the columns that vary, 0 where missing; the input stays as it is."""
+        numbers = matrix if self._all else matrix[:, self.varying]
+        with np.errstate(over="ignore"):  # what overflows is cut below
+            if self._exponent is not None:
+                numbers = np.ldexp(numbers, self._exponent)
+            z: NDArray[np.float64] = numbers - self._mean
+            z /= self._deviation
+        np.maximum(z, -LIMIT, out=z)
+        np.minimum(z, LIMIT, out=z)
+        if missing is not None:
+            z[missing if self._all else missing[:, self.varying]] = 0
+        return z
+
+
+def standardised_flags(share: float) -> tuple[float, float]:
+    """Return what 0 and 1 become in a 0/1 column that was 1 in this share of the training rows."""
+    deviation = float(np.sqrt(share * (1 - share)))
+    return -share / deviation, (1 - share) / deviation
+
+
+def weighted_quantiles(
+    numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, levels: Sequence[float]
+) -> list[float]:
+    """Return the smallest numbers below or at which lies at least a given share of the weight."""
+    if weights is None:
+        places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in levels]
+        ordered = np.partition(numbers, places)
+        return [float(ordered[place]) for place in places]
+    order = np.argsort(numbers, kind="stable")
+    reached = np.cumsum(weights[order])
+    at = np.searchsorted(reached, np.array(levels) * reached[-1] * (1 - 1e-12))
+    return [float(numbers[order[place]]) for place in at]

@@ -1,0 +1,187 @@
+"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ldexp
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.tabular.base import Column, odds_of
+from natpn.tabular.cells import Cells
+from natpn.tabular.config import Fields
+from natpn.tabular.convert import check_finite, to_numbers
+from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
+from natpn.tabular.weights import Weights
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
+# A constant is the same in float32 and in float64.
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class NumberColumn(Column):
+    """A column of numbers.
+
+    Attributes:
+        exponent: The exponent by which they are scaled, see `natpn.tabular.moments`.
+        mean: The mean of the scaled numbers.
+        deviation: Their standard deviation.
+        minimum: The smallest number.
+        maximum: The largest.
+        quantiles: The 5, 25, 50, 75 and 95 % quantiles.
+        whole: Whether all are whole numbers.
+    """
+
+    exponent: int
+    mean: float
+    deviation: float
+    minimum: float
+    maximum: float
+    quantiles: list[float]
+    whole: bool
+
+    kind = "number"
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+        """Learn the column from its training values, of which at least one is not missing."""
+        numbers = weights.rows(to_numbers(cells, name))
+        missing = np.isnan(numbers)
+        known = numbers[~missing]
+        weight = None if weights.weights is None else weights.weights[~missing]
+        moments = measure(known, weight)
+        return cls(
+            name,
+            weights.n_rows,
+            weights.share(missing),
+            moments.exponent,
+            moments.mean,
+            moments.deviation,
+            float(known.min()),
+            float(known.max()),
+            weighted_quantiles(known, weight, QUANTILES),
+            bool((known == np.floor(known)).all()),
+        )
+
+    @property
+    def moments(self) -> Moments:
+        """By what the numbers are standardised."""
+        return Moments(self.exponent, self.mean, self.deviation)
+
+    @property
+    def n_numbers(self) -> int:
+        """One, or none if the column is constant."""
+        return int(self.deviation > 0)
+
+    @property
+    def n_flags(self) -> int:
+        """One if training had missing values."""
+        return int(self.missing_flag is not None)
+
+    def encode(
+        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        return NumberBlock([self]).encode(to_numbers(cells, self.name)[:, None], numbers, flags)
+
+    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+        """Return how many standard deviations each number lies from the mean."""
+        numbers = to_numbers(cells, self.name)[:, None]
+        missing = np.isnan(numbers)
+        score = np.zeros(len(numbers))
+        if self.deviation:
+            score = np.abs(Standardiser([self.moments])(numbers, missing))[:, 0]
+        score[missing[:, 0]] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        changed = self.changed(numbers[:, 0])
+        if changed is not None:
+            score[changed] = odds_of(self.log_never)
+        return score
+
+    def changed(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """Return where a number differs from the constant that the column was; None if it was none."""
+        if self.minimum != self.maximum:
+            return None
+        with np.errstate(over="ignore"):
+            return np.abs(numbers - self.minimum) > TOLERANCE * abs(self.minimum)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The range, the mean and deviation, the quantiles, the share missing, and whether all are whole numbers."""
+        quantiles = {f"{100 * level:g}%": value for level, value in zip(QUANTILES, self.quantiles, strict=True)}
+        return {
+            "minimum": self.minimum,
+            "maximum": self.maximum,
+            "mean": min(max(ldexp(self.mean, self.exponent), self.minimum), self.maximum),
+            "deviation": ldexp(self.deviation, self.exponent),
+            "quantiles": quantiles,
+            "missing": self.missing,
+            "whole": self.whole,
+        }
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        return {
+            "exponent": read.whole("exponent", -1000, 1020),
+            "mean": read.number("mean"),
+            "deviation": read.number("deviation", 0),
+            "minimum": read.number("minimum"),
+            "maximum": read.number("maximum", read.number("minimum")),
+            "quantiles": read.numbers("quantiles", len(QUANTILES)),
+            "whole": read.flag("whole"),
+        }
+
+
+class NumberBlock:
+    """Encode columns of numbers side by side, as one matrix.
+
+    Args:
+        columns: The columns of the matrix.
+    """
+
+    def __init__(self, columns: Sequence[NumberColumn]) -> None:
+        self._columns = columns
+        self._names = [column.name for column in columns]
+        self._standardise = Standardiser([column.moments for column in columns])
+        flagged = [(place, c.missing_flag) for place, c in enumerate(columns) if c.missing_flag is not None]
+        self._flagged = [place for place, _ in flagged]
+        self._flags = np.array([flag for _, flag in flagged], np.float32).reshape(-1, 2)
+        self._constant = any(column.minimum == column.maximum for column in columns)
+
+    def encode(
+        self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them.
+
+        Raises:
+            ValueError: If a number is infinite.
+        """
+        surprise: NDArray[np.float64] | None = None
+        step = max(CHUNK // len(self._columns), 1)
+        for start in range(0, len(matrix), step):
+            rows = slice(start, start + step)
+            with np.errstate(over="ignore", invalid="ignore"):
+                part = np.asarray(matrix[rows], np.float64)
+                missing = None if np.isfinite(part.sum()) else np.isnan(part)
+            if missing is not None:
+                check_finite(part, self._names, start)
+            numbers[rows] = self._standardise(part, missing)
+            if self._flagged:
+                flags[rows] = self._flags[:, 0]
+                if missing is not None:
+                    flags[rows] = np.where(missing[:, self._flagged], self._flags[:, 1], self._flags[:, 0])
+            if missing is not None or self._constant:
+                surprise = np.zeros(len(matrix)) if surprise is None else surprise
+                self._add_surprise(part, missing, surprise[rows])
+        return surprise
+
+    def _add_surprise(
+        self, part: NDArray[np.float64], missing: NDArray[np.bool_] | None, surprise: NDArray[np.float64]
+    ) -> None:
+        none = np.zeros(len(part), np.bool_)
+        for place, column in enumerate(self._columns):
+            event = column.new_events(none if missing is None else missing[:, place], column.changed(part[:, place]))
+            if event is not None:
+                surprise += event

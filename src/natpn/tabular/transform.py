@@ -1,0 +1,208 @@
+"""The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from natpn.tabular.base import Column
+from natpn.tabular.boolean import BooleanColumn
+from natpn.tabular.category import CategoryColumn
+from natpn.tabular.config import Fields
+from natpn.tabular.date import DateColumn
+from natpn.tabular.empty import EmptyColumn
+from natpn.tabular.frames import Table, read_table
+from natpn.tabular.matching import match_columns
+from natpn.tabular.number import NumberBlock, NumberColumn
+from natpn.tabular.weights import read_weights
+
+VERSION = 1
+KINDS: dict[str, type[Column]] = {
+    kind.kind: kind for kind in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn, EmptyColumn)
+}
+
+
+class TableTransform:
+    """Turn tables into float32 matrices: numbers first, then 0/1 columns, and the surprise last.
+
+    All columns but the last are standardised, and 0 stands for what an average row has. Constant columns and those
+    without any value have no part in the result, except that the surprise watches them. The surprise of a row is the
+    log-probability, by the rule of succession, of what training never had: a first missing value, an unseen category,
+    another value in a constant column. It is 0 for rows without such an event.
+
+    Tables are numpy arrays, data frames of pandas, polars, pyarrow and whatever else narwhals knows, or lists of rows.
+
+    Attributes:
+        columns: The input columns as training showed them.
+        named: Whether the training table had names.
+
+    Example:
+        >>> import numpy as np
+        >>> rows = [[1.5, "red"], [2.5, "blue"], [3.5, "red"], [4.5, "blue"]]
+        >>> transform = TableTransform().fit(rows)
+        >>> [column.kind for column in transform.columns]
+        ['number', 'category']
+        >>> print(transform.transform([[3.0, "red"], [3.0, "green"]]).round(2))
+        [[ 0.    1.    0.  ]
+         [ 0.    0.   -1.79]]
+    """
+
+    columns: list[Column]
+    named: bool
+
+    def fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn the columns of a table.
+
+        Args:
+            X: The table.
+            sample_weight: The weight of each row, 1 if not given. Whole-number weights count as repeated rows, others
+                only weigh the statistics; a row of weight 0 is absent.
+
+        Returns:
+            This transform.
+
+        Raises:
+            ValueError: If the table or the weights cannot be used; the message names column and row.
+            TypeError: If a value is neither a text nor a number, as a dict or a list.
+        """
+        table = read_table(X)
+        weights = read_weights(sample_weight, table.shape[0])
+        names = table.names or [f"x{place}" for place in range(table.shape[1])]
+        columns = []
+        for name, cells in zip(names, table.columns(), strict=True):
+            present = cells if weights.present is None else cells.take(weights.present)
+            columns.append(KINDS[present.kind()].fit(name, cells, weights))
+        self._set(columns, table.names is not None)
+        return self
+
+    def _set(self, columns: list[Column], named: bool) -> None:
+        self.columns = columns
+        self.named = named
+        self._n_features = len(columns)
+        self._n_numbers = sum(column.n_numbers for column in columns)
+        self._n_flags = sum(column.n_flags for column in columns)
+        # Without any output, one column of zeros: what follows needs an input.
+        self._n_zeros = int(self._n_numbers + self._n_flags == 0)
+        numbers = [column for column in columns if isinstance(column, NumberColumn)]
+        self._block = NumberBlock(numbers) if len(numbers) == len(columns) and not self._n_zeros else None
+
+    @property
+    def n_outputs(self) -> int:
+        """The number of columns of the result, the surprise included."""
+        return self._n_numbers + self._n_zeros + self._n_flags + 1
+
+    @property
+    def n_numbers(self) -> int:
+        """How many columns of the result, from the first on, are numbers; 0/1 columns follow."""
+        return self._n_numbers + self._n_zeros
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the input columns; "x0", "x1", … if the training table had none."""
+        return [column.name for column in self.columns]
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Encode a table of the form that was fitted.
+
+        Args:
+            X: The table. Columns are matched by name if both tables have names, else by position.
+
+        Returns:
+            The matrix, shape (rows, n_outputs), finite.
+
+        Raises:
+            ValueError: If columns do not match, or a value does not fit its column; the message names column and row.
+            TypeError: If a value is neither a text nor a number, as a dict or a list.
+        """
+        self._check_fitted()
+        table = read_table(X)
+        order = self.match_columns(table.names, table.shape[1])
+        result = np.zeros((table.shape[0], self.n_outputs), np.float32)
+        if self._block is not None and isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb":
+            surprise = self._block.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
+        else:
+            surprise = self._encode(table, order, result)
+        if surprise is not None:
+            result[:, -1] = surprise
+        return result
+
+    def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Write every column's encoding, and return the sum of their surprise."""
+        surprise = np.zeros(len(result))
+        number, flag = 0, self.n_numbers
+        for column, cells in zip(self.columns, table.columns(order), strict=True):
+            numbers = result[:, number : number + column.n_numbers]
+            flags = result[:, flag : flag + column.n_flags]
+            number, flag = number + numbers.shape[1], flag + flags.shape[1]
+            event = column.encode(cells, numbers, flags)
+            if event is not None:
+                surprise += event
+        return surprise
+
+    def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
+        """Return where each fitted column is in new data with these names, None if the order is the same.
+
+        Raises:
+            ValueError: If a column is missing, or there is one too many.
+        """
+        return match_columns(self.feature_names, self.named, names, n_columns)
+
+    def most_unusual(self, X: Any) -> list[str]:
+        """Return for each row the name of the column whose value is the most unusual against the training data.
+
+        Numbers and dates count by their standardised value, categories by how rare they are.
+
+        Args:
+            X: A table, as for `transform`.
+        """
+        self._check_fitted()
+        table = read_table(X)
+        order = self.match_columns(table.names, table.shape[1])
+        highest = np.full(table.shape[0], -1.0)
+        place = np.zeros(table.shape[0], np.intp)
+        for number, (column, cells) in enumerate(zip(self.columns, table.columns(order), strict=True)):
+            score = column.oddness(cells)
+            higher = score > highest
+            highest[higher] = score[higher]
+            place[higher] = number
+        names = self.feature_names
+        return [names[number] for number in place]
+
+    def to_config(self) -> dict[str, Any]:
+        """Return everything the transform has learned, as JSON can hold it."""
+        self._check_fitted()
+        return {"version": VERSION, "named": self.named, "columns": [column.to_config() for column in self.columns]}
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """Return the transform that `to_config` described.
+
+        Raises:
+            ValueError: If it is not such a description; the message says what is wrong.
+        """
+        where = "The configuration of the table"
+        read = Fields(config, where, ["version", "named", "columns"])
+        if read.value("version") != VERSION:
+            raise ValueError(f"{where} has version {read.value('version')!r}, but this natpn reads version {VERSION}.")
+        described = read.value("columns")
+        if not isinstance(described, list) or not described:
+            raise ValueError(f"{where}: 'columns' is {described!r:.80}, but a list of at least one column is needed.")
+        columns = []
+        for place, entry in enumerate(described):
+            kind = entry.get("kind") if isinstance(entry, dict) else None
+            if not isinstance(kind, str) or kind not in KINDS:
+                raise ValueError(
+                    f"{where}: the kind of column {place} is {kind!r}; known are {', '.join(map(repr, KINDS))}."
+                )
+            columns.append(KINDS[kind].from_config(entry))
+        names = [column.name for column in columns]
+        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        if twice is not None:
+            raise ValueError(f"{where} has two columns of the name {twice!r}.")
+        transform = cls()
+        transform._set(columns, read.flag("named"))
+        return transform
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "columns"):
+            raise ValueError("This transform is not fitted yet. Call fit with training data first.")

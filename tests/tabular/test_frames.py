@@ -1,0 +1,71 @@
+"""What may be a table, and what is said of what may not."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+
+from natpn.tabular import TableTransform
+from natpn.tabular.frames import read_table
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (scipy.sparse.csr_matrix(np.eye(2)), r"sparse matrix, but dense data is required. Use X.toarray\(\)"),
+        (scipy.sparse.coo_array(np.eye(2)), "sparse"),
+        (np.ones(3), r"Expected 2D array, got 1D array instead: X has shape \(3,\).*Reshape your data"),
+        ([1, 2, 3], "Reshape your data"),
+        (pd.Series([1.0]), "Reshape your data"),
+        (pl.Series([1.0]), "Reshape your data"),
+        (np.ones((2, 2, 2)), "got 3D array"),
+        (5.0, "got 0D array"),
+        (np.ones((0, 3)), r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1 is required"),
+        (np.ones((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required"),
+        (pl.DataFrame({"a": []}), r"0 sample\(s\)"),
+        (pd.DataFrame(), r"0 feature\(s\)"),
+        (np.ones((2, 2), complex), "Complex data not supported"),
+        ([{"a": 1}, {"a": 2}], r"dicts for rows.*pandas.DataFrame\(X\)"),
+        ({"a": [1]}, "dicts for rows, or is one"),
+        ([[1, 2], [3]], "rows of different lengths: 1 and 2"),
+        (pl.LazyFrame({"a": [1]}), r"lazy frame.*X.collect\(\)"),
+        (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "columns of the same name"),
+        (pd.DataFrame(np.ones((2, 2)), columns=["a", 1]), "column names that are texts and others, as 1"),
+        (np.zeros(2, [("a", float)])[:, None], "has the dtype"),
+    ],
+)
+def test_what_is_no_table(X, message):
+    with pytest.raises(ValueError, match=message):
+        TableTransform().fit(X)
+
+
+def test_names():
+    assert read_table(np.ones((2, 2))).names is None
+    assert read_table(pd.DataFrame(np.ones((2, 2)))).names is None
+    assert read_table(pd.DataFrame({"a": [1], "b": [2]})).names == ["a", "b"]
+    assert TableTransform().fit(np.ones((2, 2))).feature_names == ["x0", "x1"]
+
+
+def test_frames_with_numbered_columns_are_like_arrays():
+    array = np.arange(6.0).reshape(3, 2)
+    transform = TableTransform().fit(pd.DataFrame(array))
+    assert not transform.named
+    np.testing.assert_array_equal(transform.transform(pd.DataFrame(array)), transform.transform(array))
+
+
+def test_what_is_like_an_array():
+    class Wrapped:
+        def __array__(self, dtype=None, copy=None):
+            return np.arange(6.0).reshape(3, 2)
+
+    expected = TableTransform().fit(np.arange(6.0).reshape(3, 2)).columns
+    for X in (Wrapped(), [[0, 1], [2, 3], [4, 5]], [np.array([0.0, 1]), np.array([2, 3]), np.array([4, 5])]):
+        assert TableTransform().fit(X).columns == expected
+    assert TableTransform().fit(((0, 1), (2, 3), (4, 5))).columns == expected
+
+
+def test_masked_values_are_missing():
+    X = np.ma.masked_array(np.arange(6.0).reshape(3, 2), mask=[[0, 0], [0, 1], [0, 0]])
+    column = TableTransform().fit(X).columns[1]
+    assert (column.missing, column.maximum, column.summary["mean"]) == (pytest.approx(1 / 3), 5, 3)
