@@ -7,11 +7,15 @@ if TYPE_CHECKING:
     from natpn import densities as densities
     from natpn import distributions as distributions
     from natpn import encoders as encoders
+    from natpn import estimators as estimators
     from natpn import families as families
     from natpn import network as network
     from natpn import parallel as parallel
     from natpn import tabular as tabular
     from natpn import training as training
+    from natpn.estimators import NatPNClassifier as NatPNClassifier
+    from natpn.estimators import NatPNRegressor as NatPNRegressor
+    from natpn.estimators import load as load
     from natpn.evidence import Evidence as Evidence
     from natpn.network import NaturalPosteriorEnsemble as NaturalPosteriorEnsemble
     from natpn.network import NaturalPosteriorNetwork as NaturalPosteriorNetwork
@@ -23,18 +27,35 @@ _HOMES = {
     "Evidence": "natpn.evidence",
     "NaturalPosteriorEnsemble": "natpn.network",
     "NaturalPosteriorNetwork": "natpn.network",
+    "NatPNClassifier": "natpn.estimators",
+    "NatPNRegressor": "natpn.estimators",
+    "load": "natpn.estimators",
 }
-_MODULES = ("densities", "distributions", "encoders", "families", "network", "parallel", "tabular", "training")
+_MODULES = (
+    "densities",
+    "distributions",
+    "encoders",
+    "estimators",
+    "families",
+    "network",
+    "parallel",
+    "tabular",
+    "training",
+)
 
 __all__ = [
     "Evidence",
+    "NatPNClassifier",
+    "NatPNRegressor",
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
     "densities",
     "distributions",
     "encoders",
+    "estimators",
     "families",
+    "load",
     "network",
     "parallel",
     "tabular",

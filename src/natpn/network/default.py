@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from math import prod
 
-from natpn import encoders
-from natpn.densities import GaussianMixture, Surprise
+from torch import nn
+
+from natpn import densities, encoders
+from natpn.densities import Density, GaussianMixture, Surprise
+from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
@@ -19,8 +22,13 @@ def default_network(
     family: Family,
     n_rows: int,
     latent_dim: int = 16,
+    *,
     n_numbers: int | None = None,
     surprise: bool = False,
+    encoder: nn.Module | None = None,
+    density: str | Density | None = None,
+    budget: str = "learned",
+    prior: Evidence | None = None,
 ) -> NaturalPosteriorNetwork:
     """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
 
@@ -36,9 +44,13 @@ def default_network(
         latent_dim: The size of the latent vector.
         n_numbers: How many first columns of a table are numbers, the others being indicators; by default all.
         surprise: Whether one more column follows, with the log-probability of events that never happened in training.
+        encoder: Another encoder.
+        density: Another density, or its name.
+        budget: Another budget.
+        prior: Another prior.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
-    if len(size) == 1:
+    if encoder is None and len(size) == 1:
         encoder = encoders.get(
             "tabular",
             n_features=size[0],
@@ -51,11 +63,15 @@ def default_network(
             n_numbers=n_numbers,
             n_ignored=int(surprise),
         )
-    else:
+    elif encoder is None:
         encoder = encoders.get("image", shape=size, latent_dim=latent_dim)
     bypass = PrincipalComponents(size, min(16, prod(size)), n_passed=int(surprise))
     dim = latent_dim + bypass.n_components
-    components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-    mixture = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
-    density = Surprise(mixture) if surprise else mixture
-    return NaturalPosteriorNetwork(encoder, family, density, latent_dim, bypass=bypass)
+    if density is None:
+        components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
+        density = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
+    elif isinstance(density, str):
+        density = densities.get(density, dim)
+    if surprise:
+        density = Surprise(density)
+    return NaturalPosteriorNetwork(encoder, family, density, latent_dim, budget, prior, bypass)

@@ -1,0 +1,106 @@
+"""From an estimator's parameters to a network."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from natpn import encoders
+from natpn.densities import Density
+from natpn.evidence import Evidence
+from natpn.families import Family
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
+
+Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
+
+
+def build(
+    shape: Sequence[int],
+    family: Family,
+    n_rows: int,
+    *,
+    n_numbers: int | None,
+    surprise: bool,
+    encoder: str | nn.Module,
+    density: str | Density,
+    latent_dim: int,
+    budget: str,
+    prior: Evidence | None,
+    scheme: str,
+    size: int,
+    seed: int,
+) -> Network:
+    """Return an untrained network, or an ensemble of several.
+
+    Args:
+        shape: The shape of one input, without the surprise.
+        family: What the targets are.
+        n_rows: The number of training rows.
+        n_numbers: How many first columns of a table are numbers.
+        surprise: Whether one more column follows, with the surprise.
+        encoder: "auto", a name in `natpn.encoders.ENCODERS`, or a module that maps inputs to (rows, latent_dim).
+        density: "auto", a name in `natpn.densities.DENSITIES`, or a density.
+        latent_dim: The size of the latent vector.
+        budget: "auto" or a name in `natpn.network.budgets.BUDGETS`.
+        prior: What is believed without evidence, in training's units.
+        scheme: The name of the training scheme.
+        size: How many members.
+        seed: Where their weights start.
+    """
+    members = []
+    with torch.random.fork_rng(devices=[]):
+        for i in range(size):
+            torch.manual_seed(seed + i)
+            if scheme == "paper":
+                member = _paper(shape, family, surprise, encoder, density, latent_dim, budget, prior)
+            else:
+                member = default_network(
+                    tuple(shape),
+                    family,
+                    n_rows,
+                    latent_dim,
+                    n_numbers=n_numbers,
+                    surprise=surprise,
+                    encoder=_encoder(encoder, shape, latent_dim),
+                    density=None if density == "auto" else copy.deepcopy(density),
+                    budget="learned" if budget == "auto" else budget,
+                    prior=prior,
+                )
+            members.append(member)
+    return members[0] if size == 1 else NaturalPosteriorEnsemble(members)
+
+
+def _encoder(encoder: str | nn.Module, shape: Sequence[int], latent_dim: int) -> nn.Module | None:
+    """Return a copy of a given encoder, a named one for images, and None for the default."""
+    if isinstance(encoder, nn.Module):
+        return copy.deepcopy(encoder)
+    wanted = ("tabular",) if len(shape) == 1 else ("image", "resnet18")
+    if encoder == "auto" or encoder == wanted[0]:
+        return None
+    if encoder not in wanted:
+        raise ValueError(
+            f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose 'auto', "
+            f"{', '.join(map(repr, wanted))}, or give an nn.Module"
+        )
+    return encoders.get(encoder, shape=tuple(shape), latent_dim=latent_dim)
+
+
+def _paper(
+    shape: Sequence[int],
+    family: Family,
+    surprise: bool,
+    encoder: str | nn.Module,
+    density: str | Density,
+    latent_dim: int,
+    budget: str,
+    prior: Evidence | None,
+) -> NaturalPosteriorNetwork:
+    """Return the network of the paper: plain numbers, three layers of 64, a radial flow and a fixed budget."""
+    module = _encoder(encoder, shape, latent_dim)
+    if module is None and len(shape) == 1:
+        module = encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, n_ignored=int(surprise))
+    elif module is None:
+        module = encoders.get("image", shape=tuple(shape), latent_dim=latent_dim)
+    chosen = "radial" if density == "auto" else copy.deepcopy(density)
+    return NaturalPosteriorNetwork(module, family, chosen, latent_dim, "normal" if budget == "auto" else budget, prior)

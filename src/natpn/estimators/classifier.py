@@ -1,0 +1,110 @@
+"""The classifier."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor, from_numpy
+
+from natpn import families
+from natpn.estimators.base import Floats, NatPNEstimator
+from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels
+from natpn.families import Posterior
+
+
+class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
+    """Predict classes, the noise in the data, and how much is known.
+
+    Args:
+        encoder: "auto", "tabular", "image", "resnet18", or a module that maps standardised inputs to
+            (rows, latent_dim).
+        density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
+        latent_dim: The size of the latent vector.
+        budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
+        prior: What is believed without any evidence: probabilities and how many rows they are worth, (chi, n).
+        scheme: "staged", or "paper" for the network and the training of the paper.
+        ensemble_size: How many networks; their evidence is added.
+        max_epochs: Epochs of the main phase; by default by the number of rows.
+        batch_size: Rows a step; by default by the number of rows.
+        learning_rate: The learning rate, or its peak.
+        entropy_weight: Weight of the entropy in the paper's loss.
+        patience: Epochs without progress before training stops.
+        validation_fraction: Share of rows held out for early stopping and calibration.
+        calibrate: "conformal" sets half of the held-out rows aside, so that sets and `novelty_p` hold exactly.
+        device: "cpu", "cuda", "auto".
+        checkpoint_dir: Where to write checkpoints, and to go on from.
+        random_state: The seed.
+        verbose: 1 shows a progress bar.
+
+    Attributes:
+        classes_: The labels.
+        family_: What the targets are.
+        network_: The trained network.
+        history_: One entry an epoch.
+        n_features_in_: The number of columns in training.
+        feature_names_in_: Their names, if they had any.
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = NatPNClassifier(random_state=0).fit(X, y)
+        >>> familiar, far = model.predict_dist([X[0], X[0] + 100]).familiarity
+        >>> bool(familiar > 0.9), bool(far < 0.1)
+        (True, True)
+    """
+
+    classes_: NDArray[Any]
+
+    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        self.classes_, index = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"Classifier can't train when only one class is present: y holds {self.classes_[0]!r} alone"
+            )
+        return index.astype(float), index.astype(np.int64)
+
+    def _encode_targets(self, y: Any) -> Floats:
+        return encode_labels(column_or_1d(y), self.classes_).astype(float)
+
+    def _set_family(self, y: Floats, weight: Floats | None) -> None:
+        self.family_ = families.get("categorical", n_classes=len(self.classes_))
+
+    def _standardise(self, y: Floats) -> Tensor:
+        return from_numpy(y.astype(np.float32))
+
+    def _labels(self, y: Floats) -> NDArray[Any]:
+        labels: NDArray[Any] = self.classes_[y.astype(np.int64)]
+        return labels
+
+    def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> ClassDistribution:
+        calibration = getattr(self, "calibration_", None)
+        return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, calibration)
+
+    def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
+        p = distribution.mean()
+        found = {"prediction": self.classes_[p.argmax(1)]}
+        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        labels: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(1)]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, (rows, classes)."""
+        return np.concatenate([part.mean() for part in self._answers(X)])
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of the probability of each class."""
+        log: Floats = np.log(self.predict_proba(X))
+        return log
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes are in a set that holds the label with the given probability, (rows, classes)."""
+        distribution = self.predict_dist(X)
+        return distribution.prediction_set(coverage)  # type: ignore[attr-defined, no-any-return]

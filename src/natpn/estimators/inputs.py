@@ -1,0 +1,173 @@
+"""Inputs of every kind → tensors, piece by piece: tables, arrays of any shape, and torch data sets."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import narwhals as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from natpn.tabular import TableTransform
+
+Indices = NDArray[np.intp]
+
+
+class Inputs(ABC):
+    """What was learned about inputs in training: how to turn them into what the network sees."""
+
+    kind: str
+
+    @abstractmethod
+    def fit(self, X: Any) -> Self:
+        """Learn from training inputs."""
+
+    @abstractmethod
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Return inputs as the network sees them, one row each."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one transformed input."""
+
+    @abstractmethod
+    def to_config(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+
+    @classmethod
+    @abstractmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return what `to_config` described."""
+
+    def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
+        """Yield transformed inputs in pieces of at most `size` rows."""
+        for start in range(0, n_rows(X), size):
+            yield torch.from_numpy(self.transform(take(X, slice(start, start + size))))
+
+
+class TableInputs(Inputs):
+    """Tables: arrays of two dimensions and data frames."""
+
+    kind = "table"
+
+    def __init__(self, table: TableTransform | None = None) -> None:
+        self.table = TableTransform() if table is None else table
+
+    def fit(self, X: Any) -> Self:
+        """Learn the columns."""
+        self.table = TableTransform().fit(X)
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Return numbers, indicators and the surprise."""
+        return self.table.transform(X)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of columns, the surprise included."""
+        return (self.table.n_outputs,)
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the columns."""
+        return self.table.to_config()
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the table that was described."""
+        return cls(TableTransform.from_config(config))
+
+
+class ArrayInputs(Inputs):
+    """Arrays of any number of dimensions, standardised: each column of a table, each channel of images, or all in one.
+
+    Images are (rows, channels, height, width).
+    """
+
+    kind = "array"
+
+    def fit(self, X: Any) -> Self:
+        """Learn mean and standard deviation."""
+        values = _finite(X)
+        axes = {2: (0,), 4: (0, 2, 3)}.get(values.ndim, tuple(range(values.ndim)))
+        self._shape = values.shape[1:]
+        self.mean = values.mean(axes, keepdims=True, dtype=np.float64)[0]
+        spread = values.std(axes, keepdims=True, dtype=np.float64)[0]
+        self.scale = np.where(spread > 0, spread, 1.0)
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Standardise."""
+        values = _finite(X)
+        if values.shape[1:] != self._shape:
+            raise ValueError(
+                f"X: it has shape {values.shape}, but in training one input had shape {self._shape}: bring it to that"
+            )
+        return np.asarray((values - self.mean) / self.scale, dtype=np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self._shape
+
+    def to_config(self) -> dict[str, Any]:
+        """Return shape, mean and scale."""
+        return {"shape": list(self._shape), "mean": self.mean.tolist(), "scale": self.scale.tolist()}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the standardisation that was described."""
+        inputs = cls()
+        inputs._shape = tuple(config["shape"])
+        inputs.mean, inputs.scale = np.asarray(config["mean"], float), np.asarray(config["scale"], float)
+        return inputs
+
+    def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
+        """Yield transformed inputs in pieces; a data set is read as it goes."""
+        if not isinstance(X, Dataset):
+            yield from super().tensors(X, size)
+            return
+        for batch in DataLoader(X, batch_size=size):
+            yield torch.from_numpy(self.transform(batch[0] if isinstance(batch, (tuple, list)) else batch))
+
+
+KINDS: dict[str, type[Inputs]] = {kind.kind: kind for kind in (TableInputs, ArrayInputs)}
+
+
+def read_dataset(data: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read a data set of pairs (x, y) into arrays."""
+    if not hasattr(data, "__len__") or not len(data):
+        raise ValueError("X: expected a data set with a length above 0 and items (x, y), got one without")
+    if not isinstance(data[0], (tuple, list)) or len(data[0]) != 2:
+        raise ValueError(f"X: expected a data set with items (x, y), got items of type {type(data[0]).__name__}")
+    batches = list(DataLoader(data, batch_size=1024))
+    return tuple(np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
+
+
+def n_rows(X: Any) -> int:
+    """Return the number of rows of a table, an array or a data set."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def take(X: Any, rows: slice | Indices) -> Any:
+    """Return some rows of a table or an array."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        return frame[rows].to_native() if isinstance(rows, slice) else frame[rows.tolist()].to_native()
+    return (
+        X[rows] if hasattr(X, "shape") else [X[i] for i in (range(len(X))[rows] if isinstance(rows, slice) else rows)]
+    )
+
+
+def _finite(X: Any) -> NDArray[Any]:
+    values = np.asarray(X.detach().cpu() if isinstance(X, Tensor) else X)
+    if values.dtype.kind not in "iufb":
+        raise ValueError(f"X: expected numbers, got {values.dtype}")
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise ValueError(
+            "X: expected finite numbers, got NaN or infinity: impute them, or use a table without encoder="
+        )
+    return values

@@ -1,0 +1,198 @@
+"""The regressor, for every family of numbers and vectors."""
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_array, column_or_1d
+from torch import Tensor, nn
+
+from natpn.distributions import LogStudentT, ScalarDistribution
+from natpn.estimators.base import Floats, NatPNEstimator
+from natpn.estimators.choice import choose_family
+from natpn.estimators.prediction import PredictiveDistribution
+from natpn.estimators.units import Units
+from natpn.evidence import Evidence
+from natpn.families import Family, Posterior
+
+VECTORS = ("multivariate_normal", "multinomial", "von_mises_fisher")
+
+
+class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
+    """Predict the distribution of numbers, counts or vectors, the noise in the data, and how much is known.
+
+    Args:
+        family: A name in `natpn.families.FAMILIES` or a family; "auto" picks one from the targets.
+        encoder: "auto", "tabular", "image", "resnet18", or a module that maps standardised inputs to
+            (rows, latent_dim).
+        density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
+        latent_dim: The size of the latent vector.
+        budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
+        prior: What is believed without any evidence, (chi, n) in the units of training, that is for standardised
+            targets.
+        scheme: "staged", or "paper" for the network and the training of the paper.
+        ensemble_size: How many networks; their evidence is added.
+        max_epochs: Epochs of the main phase; by default by the number of rows.
+        batch_size: Rows a step; by default by the number of rows.
+        learning_rate: The learning rate, or its peak.
+        entropy_weight: Weight of the entropy in the paper's loss.
+        patience: Epochs without progress before training stops.
+        validation_fraction: Share of rows held out for early stopping and calibration.
+        calibrate: "conformal" sets half of the held-out rows aside, so that intervals and `novelty_p` hold exactly.
+        device: "cpu", "cuda", "auto".
+        checkpoint_dir: Where to write checkpoints, and to go on from.
+        random_state: The seed.
+        verbose: 1 shows a progress bar, and the family that "auto" picked.
+
+    Attributes:
+        family_: What the targets are.
+        units_: Their location and scale.
+        network_: The trained network.
+        history_: One entry an epoch.
+        n_features_in_: The number of columns in training.
+        feature_names_in_: Their names, if they had any.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.linspace(-2, 2, 200)[:, None]
+        >>> model = NatPNRegressor(random_state=0).fit(X, X[:, 0] ** 2)
+        >>> inside, outside = model.predict_interval([[1.0], [50.0]])
+        >>> bool(inside[0] < 1 < inside[1]), bool(outside[1] - outside[0] > 10 * (inside[1] - inside[0]))
+        (True, True)
+    """
+
+    units_: Units
+
+    def __init__(
+        self,
+        family: str | Family = "normal",
+        *,
+        encoder: str | nn.Module = "auto",
+        density: str = "auto",
+        latent_dim: int = 16,
+        budget: str = "auto",
+        prior: Evidence | tuple[Any, float] | None = None,
+        scheme: str = "staged",
+        ensemble_size: int = 1,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        entropy_weight: float | None = None,
+        patience: int | None = None,
+        validation_fraction: float = 0.2,
+        calibrate: str | None = None,
+        device: str | None = None,
+        checkpoint_dir: str | PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            encoder=encoder,
+            density=density,
+            latent_dim=latent_dim,
+            budget=budget,
+            prior=prior,
+            scheme=scheme,
+            ensemble_size=ensemble_size,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            entropy_weight=entropy_weight,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            calibrate=calibrate,
+            device=device,
+            checkpoint_dir=checkpoint_dir,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.family = family
+
+    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
+        values = self._numbers(y, warn=True)
+        self.family_ = choose_family(self.family, values)
+        if self.family == "auto" and self.verbose:
+            print(f"family: {self.family_!r}")
+        self._check_support(values)
+        return values, np.zeros(len(values), np.int64)
+
+    def _encode_targets(self, y: Any) -> Floats:
+        values = self._numbers(y, warn=False)
+        self._check_support(values)
+        return values
+
+    def _numbers(self, y: Any, warn: bool) -> Floats:
+        values = np.asarray(y)
+        two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
+        if not two:
+            values = column_or_1d(y, warn=warn)
+        elif self.family == "auto" and values.shape[1] == 1:
+            values = values[:, 0]
+        checked: Floats = check_array(values, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        return checked
+
+    def _check_support(self, y: Floats) -> None:
+        self.family_.support.check(torch.tensor(y))
+
+    def _set_family(self, y: Floats, weight: Floats | None) -> None:
+        self.units_ = Units.of(self.family_, y, weight)
+
+    def _standardise(self, y: Floats) -> Tensor:
+        return self.units_.standardise(y)
+
+    def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
+        restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))
+        return PredictiveDistribution(
+            restored,
+            log_evidence,
+            self._prior_log_n,
+            getattr(self, "calibration_", None),  # type: ignore[arg-type]
+        )
+
+    def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
+        centre = _centre(distribution)
+        if centre.ndim == 2:
+            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
+        lower, upper = distribution.interval(coverage).T
+        return {"prediction": centre, "lower": lower, "upper": upper}
+
+    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+        """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
+
+        The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails.
+        """
+        parts = list(self._answers(X)) if return_std else self._answers(X)
+        if not return_std:
+            return np.concatenate([_centre(part) for part in parts])
+        return tuple(np.concatenate(found) for found in zip(*((_centre(p), p.std()) for p in parts), strict=True))  # type: ignore[return-value]
+
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
+        """Return quantiles, (rows, k) for k levels, (rows,) for one number."""
+        return np.concatenate([part.quantile(q) for part in self._answers(X)])
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Return intervals that hold the target with the given probability, (rows, 2)."""
+        return np.concatenate([part.interval(coverage) for part in self._answers(X)])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.family in (*VECTORS, "auto") or _has_vectors(self.family)
+        tags.target_tags.single_output = not tags.target_tags.multi_output or self.family == "auto"
+        return tags
+
+
+def _has_vectors(family: object) -> bool:
+    return isinstance(family, Family) and bool(family.support.event_shape)
+
+
+def _centre(distribution: PredictiveDistribution) -> Floats:
+    """Return the mean, or the median where no mean exists."""
+    has_none = isinstance(distribution.predictive, LogStudentT)
+    return (
+        distribution.median()
+        if has_none and isinstance(distribution.predictive, ScalarDistribution)
+        else distribution.mean()
+    )

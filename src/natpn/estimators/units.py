@@ -1,0 +1,88 @@
+"""The units of targets: training sees standardised ones, and everything comes back in the user's.
+
+Where a family of distributions is closed under a change of units, evidence can be restated in them: the number of
+pseudo-observations stays, and χ is that of the rescaled targets.
+
+| families | training sees | χ in the user's units |
+|---|---|---|
+| `normal` | (y − l)/s | (s m + l, s² v) |
+| `lognormal` | exp((log y − l)/s) | the same, of the logarithm |
+| `multivariate_normal` | (y − l)/s, each coordinate | (s m + l, rows of the factor times s) |
+| `gamma`, `exponential` | y/s | s m |
+| all others | y | χ |
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from natpn.families import FAMILIES, Family
+from natpn.families.multivariate_normal import pack, unpack
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Units:
+    """Location and scale of each coordinate of a target, shape (D,)."""
+
+    family: Family
+    location: Floats
+    scale: Floats
+
+    @classmethod
+    def of(cls, family: Family, y: Floats, weight: Floats | None = None) -> "Units":
+        """Return the units that standardise targets."""
+        columns = np.log(y) if _is(family, "lognormal") else y
+        columns = columns.reshape(len(y), -1)
+        none, one = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+        if _is(family, "normal", "lognormal", "multivariate_normal"):
+            largest = np.abs(columns).max(0)
+            safe = np.where(largest > 0, largest, 1.0)  # squares of 1e200 would overflow
+            mean = np.average(columns / safe, axis=0, weights=weight)
+            deviation = np.sqrt(np.average((columns / safe - mean) ** 2, axis=0, weights=weight))
+            constant = deviation <= 1e-12 * np.abs(mean)
+            return cls(family, mean * safe, np.where(constant | (deviation == 0), one, deviation) * safe)
+        if _is(family, "gamma", "exponential"):
+            return cls(family, none, np.average(columns, axis=0, weights=weight))
+        return cls(family, none, one)
+
+    def standardise(self, y: Floats) -> Tensor:
+        """Return targets as training sees them, in float32."""
+        if _is(self.family, "lognormal"):
+            scaled = np.exp((np.log(y) - self.location) / self.scale)
+        else:
+            scaled = y.reshape(len(y), -1) - self.location
+            scaled = (scaled / self.scale).reshape(y.shape)
+        return torch.from_numpy(np.asarray(scaled, dtype=np.float32))
+
+    def restore(self, chi: Tensor) -> Tensor:
+        """Return χ of standardised targets, (..., S), in the user's units, in float64."""
+        chi = chi.double()
+        location, scale = (torch.from_numpy(part).to(chi.device) for part in (self.location, self.scale))
+        if _is(self.family, "normal", "lognormal"):
+            return torch.cat([chi[..., :1] * scale + location, chi[..., 1:] * scale**2], -1)
+        if _is(self.family, "multivariate_normal"):
+            d = len(self.scale)
+            factor = unpack(chi[..., d:], d) * scale[:, None]
+            return torch.cat([chi[..., :d] * scale + location, pack(factor)], -1)
+        if _is(self.family, "gamma", "exponential"):
+            return chi * scale
+        return chi
+
+    def to_config(self) -> dict[str, Any]:
+        """Return the units as JSON can hold them."""
+        return {"location": self.location.tolist(), "scale": self.scale.tolist()}
+
+    @classmethod
+    def from_config(cls, family: Family, config: dict[str, Any]) -> "Units":
+        """Return the units that `to_config` described."""
+        return cls(family, np.asarray(config["location"], float), np.asarray(config["scale"], float))
+
+
+def _is(family: Family, *names: str) -> bool:
+    return type(family) in [FAMILIES[name] for name in names]
