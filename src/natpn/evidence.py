@@ -168,6 +168,8 @@ def _heard(chi: Tensor, log_n: Tensor, share: Tensor) -> Tensor:
 
 
 def _broadcast(a: torch.Size, b: torch.Size, first: str, second: str) -> torch.Size:
+    if a == b or not b:
+        return a
     try:
         shape: torch.Size = torch.broadcast_shapes(a, b)
     except RuntimeError:

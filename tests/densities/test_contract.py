@@ -1,5 +1,6 @@
 """What every density promises, for every member of the registry."""
 
+import copy
 import math
 
 import pytest
@@ -229,3 +230,20 @@ def test_the_registry_holds_every_final_density() -> None:
         return set().union(*map(leaves, below)) if below else {kind}
 
     assert leaves(Density) - {Surprise} == set(DENSITIES.values())  # which wraps another
+
+
+def test_coefficients_of_frozen_mixtures_are_kept_until_the_parameters_change() -> None:
+    torch.manual_seed(0)
+    mixture, z = get("gaussian_mixture", 3, n_components=2), torch.randn(50, 3)
+    want = mixture(z)
+    mixture.requires_grad_(False)
+    assert torch.equal(mixture(z), want)
+    assert mixture._coefficients() is mixture._coefficients()
+    copied = copy.deepcopy(mixture)
+    assert copied._kept is None
+    for change in (lambda: mixture.mean.add_(1.0), lambda: mixture.double(), lambda: mixture.refit(z)):
+        before = mixture._coefficients()
+        change()
+        assert mixture._coefficients() is not before
+        fresh = copy.deepcopy(mixture).requires_grad_(True)
+        assert torch.equal(mixture(z), fresh(z))

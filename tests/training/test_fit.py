@@ -280,3 +280,13 @@ def test_errors_in_the_data_say_what_to_do():
             fit(network(family), wrong, held_out, max_epochs=1)
     with pytest.raises(ValueError, match="network: expected"):
         fit(torch.nn.Linear(2, 2), train, held_out)
+
+
+def test_members_have_the_same_median_evidence():
+    """Each would need another amount; if they kept it, the one with the most would speak for all."""
+    family, train, held_out = problem("normal", rows=300)
+    members = [network(family, seed) for seed in range(3)]
+    fit(NaturalPosteriorEnsemble(members), train, held_out, scheme=Staged(max_epochs=5))
+    with torch.no_grad():
+        medians = [float(member(held_out[0]).evidence.log_n.median()) for member in members]
+    assert_close(medians, [medians[0]] * 3, rtol=1e-4, atol=1e-3)

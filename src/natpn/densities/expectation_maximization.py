@@ -69,7 +69,7 @@ class Prior(NamedTuple):
     rows: float
 
 
-def _natural(mixture: Mixture) -> Tensor:
+def natural(mixture: Mixture) -> Tensor:
     """Return θ, (K, F): constant, linear and (upper triangle of) quadratic coefficients of the log joint."""
     log_weight, mean, whitener = mixture
     dim = mean.shape[1]
@@ -94,9 +94,8 @@ def _chunk(dim: int) -> int:
     return max(64, 2 * _CACHE // ((dim + 1) * (dim + 2)))
 
 
-def log_density(z: Tensor, mixture: Mixture) -> Tensor:
-    """Return the log-density of each row, (N,)."""
-    theta = _natural(mixture)
+def log_density(z: Tensor, theta: Tensor) -> Tensor:
+    """Return the log-density of each row, (N,), from natural coefficients."""
     return torch.cat([(theta @ _features(rows)).logsumexp(0) for rows in torch.split(z, _chunk(z.shape[1]))])
 
 
@@ -112,7 +111,7 @@ def sufficient_statistics(
         reduce: Sums each statistic over processes.
         hard: Give each row to its likeliest component alone.
     """
-    dim, theta = z.shape[1], _natural(mixture)
+    dim, theta = z.shape[1], natural(mixture)
     i, j = torch.triu_indices(dim, dim, device=z.device)
     sums, log_likelihood, size = torch.zeros_like(theta), z.new_zeros(()), _chunk(dim)
     for rows, w in zip(torch.split(z, size), torch.split(weight, size), strict=True):

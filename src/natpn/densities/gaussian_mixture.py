@@ -54,6 +54,7 @@ class GaussianMixture(Density):
             raise ValueError(f"shrinkage must not be negative, got {shrinkage!r}.")
         self.target: int | None = None if automatic else int(n_components)
         self.shrinkage = shrinkage
+        self._kept: tuple[list[tuple[int, int, torch.dtype]], Tensor] | None = None
         k = self.target or _UNFITTED
         self.logits = nn.Parameter(torch.zeros(k))
         self.mean = nn.Parameter(torch.randn(k, dim))
@@ -65,10 +66,25 @@ class GaussianMixture(Density):
         return len(self.logits)
 
     def _log_prob(self, u: Tensor) -> Tensor:
+        return em.log_density(u.to(_WIDE), self._coefficients()).to(u.dtype)
+
+    def _coefficients(self) -> Tensor:
+        """Return what the quadratic features are multiplied with; those of frozen parameters are kept."""
+        parameters = (self.logits, self.mean, self.factor)
+        if any(p.requires_grad for p in parameters):
+            return self._natural()
+        state = [(p.data_ptr(), p._version, p.dtype) for p in parameters]
+        if self._kept is None or self._kept[0] != state:
+            self._kept = (state, self._natural())
+        return self._kept[1]
+
+    def _natural(self) -> Tensor:
         factor = self.factor.to(_WIDE)
         whitener = factor.tril(-1) + torch.diag_embed(factor.diagonal(dim1=1, dim2=2).exp())
-        mixture = em.Mixture(self.logits.to(_WIDE).log_softmax(0), self.mean.to(_WIDE), whitener)
-        return em.log_density(u.to(_WIDE), mixture).to(u.dtype)
+        return em.natural(em.Mixture(self.logits.to(_WIDE).log_softmax(0), self.mean.to(_WIDE), whitener))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_kept": None}  # addresses do not survive a copy
 
     @torch.no_grad()
     def refit(
@@ -112,7 +128,7 @@ class GaussianMixture(Density):
                 break
             mixture, prior = em.start(u[kept], weight[kept], k, self.shrinkage, generator, reduce)
             mixture = em.improve(u[kept], weight[kept], mixture, prior, reduce, tolerance=1e-2, max_steps=20)
-            score = em.log_density(u[held_out], mixture)
+            score = em.log_density(u[held_out], em.natural(mixture))
             if k == 1:
                 best, chosen = score, (mixture, prior)
                 continue

@@ -48,6 +48,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     history_: list[dict[str, Any]]
     n_features_in_: int
     n_rows_: int
+    _prior_log_n: float
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Let scikit-learn check numbers of columns and their names; frames and arrays pass as they are."""
-        if isinstance(X, Dataset):
+        if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
             return X
         if isinstance(self.inputs_, ArrayInputs):
             values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
@@ -222,6 +223,18 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not n_rows(X):
             raise ValueError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
         return X
+
+    def _is_plain(self, X: Any) -> bool:
+        """Say whether it is an array that needs no check: the quick way for single rows."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype.kind in "fiu"
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and isinstance(self.inputs_, TableInputs)
+        )
 
     def _arrange(
         self, X: Any, y: Floats, groups: NDArray[np.int64], sample_weight: ArrayLike | None
@@ -286,6 +299,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Tables are predicted in float64, where the answer to a row does not depend on the rows beside it.
         """
         self.network_.eval().requires_grad_(False)
+        self._prior_log_n = float(self.network_.prior.log_n)
         if isinstance(self.inputs_, TableInputs) and next(self.network_.parameters()).device.type != "mps":
             self.network_.double()
 
@@ -359,10 +373,6 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         from natpn.estimators.persistence import save
 
         save(self, directory)
-
-    @property
-    def _prior_log_n(self) -> float:
-        return float(self.network_.prior.log_n)
 
     def _restored(self, posterior: Posterior[Any], chi: Tensor) -> Posterior[Any]:
         """Return the posterior with χ in the user's units."""

@@ -45,6 +45,9 @@ class Inputs(ABC):
 
     def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
         """Yield transformed inputs in pieces of at most `size` rows."""
+        if n_rows(X) <= size:
+            yield torch.from_numpy(self.transform(X))
+            return
         for start in range(0, n_rows(X), size):
             yield torch.from_numpy(self.transform(take(X, slice(start, start + size))))
 
@@ -154,6 +157,8 @@ def n_rows(X: Any) -> int:
 
 def take(X: Any, rows: slice | Indices) -> Any:
     """Return some rows of a table or an array."""
+    if type(X) is np.ndarray:
+        return X[rows]
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame[rows].to_native() if isinstance(rows, slice) else frame[rows.tolist()].to_native()

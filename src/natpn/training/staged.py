@@ -4,7 +4,8 @@
    learning rate; the moving average of the weights is what is validated and kept. Stackable members of an ensemble are
    trained at the same time.
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
-3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`).
+3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
+   evidence there.
 
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
 """
@@ -16,7 +17,7 @@ import torch
 
 from natpn import parallel
 from natpn.encoders import TabularEncoder
-from natpn.network import NaturalPosteriorNetwork
+from natpn.network import LearnedBudget, NaturalPosteriorNetwork
 from natpn.network.stacked import stackable
 from natpn.training.align import refit_variance, set_budget
 from natpn.training.data import Rows
@@ -73,6 +74,8 @@ class Staged:
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
             fit_density(session, _name("density", i, members), member, density, self.density_rows)
             self._align(session, _name("align", i, members), member)
+        if len(members) > 1:
+            self._level(session, members)
 
     def _descent(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Descent:
         rows = len(session.train)
@@ -105,6 +108,22 @@ class Staged:
             scale = start_at_marginal(member, y, weight)
         session.finish("prepare")
         return scale
+
+    def _level(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Give all members the same median evidence, the largest: else the one with the most would speak for all."""
+        if session.is_finished("level"):
+            return
+        medians = []
+        for member in members:
+            features = parallel.gather_rows(latents(member, session.validation, session, SAMPLE).features)
+            with torch.no_grad():
+                medians.append(float(member.budget.scale(member.density(features)).median()))
+        for member, median in zip(members, medians, strict=True):
+            if isinstance(member.budget, LearnedBudget):
+                with torch.no_grad():
+                    member.budget.level.add_(max(medians) - median)
+            parallel.synchronise(member.budget)
+        session.finish("level")
 
     def _align(self, session: Session, phase: str, member: NaturalPosteriorNetwork) -> None:
         if session.is_finished(phase):
