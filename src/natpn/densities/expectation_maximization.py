@@ -221,7 +221,7 @@ def improve(
     mixture: Mixture,
     prior: Prior,
     reduce: Reduce = identity,
-    tolerance: float = 1e-3,
+    tolerance: float = 1e-2,
     max_steps: int = 100,
 ) -> Mixture:
     """Repeat both steps until the objective grows by less than `tolerance` a row."""

@@ -7,6 +7,7 @@ space until every density is high, or spread it until none is.
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 
 from natpn import parallel
 from natpn.encoders.base import bound, check_positive
@@ -47,11 +48,13 @@ class LatentNormalisation(nn.Module):
         if not self.training or rows < 2:
             return (latent - self.running_mean) * (self.running_variance + self.epsilon).rsqrt()
         if parallel.world_size() == 1:
-            variance, mean = torch.var_mean(flat, -2, correction=0, keepdim=True)
-        else:
-            count = parallel.total(flat.new_tensor(flat.shape[-2]))
-            mean = parallel.differentiable_total(flat.sum(-2, keepdim=True)) / count
-            variance = parallel.differentiable_total((flat - mean).square().sum(-2, keepdim=True)) / count
+            running = self.running_mean.view(-1), self.running_variance.view(-1)
+            columns = flat.movedim(-2, 0).flatten(1)
+            columns = batch_norm(columns, *running, training=True, momentum=self.momentum, eps=self.epsilon)
+            return columns.unflatten(1, shape[:-2] + shape[-1:]).movedim(0, -2).reshape(latent.shape)
+        count = parallel.total(flat.new_tensor(flat.shape[-2]))
+        mean = parallel.differentiable_total(flat.sum(-2, keepdim=True)) / count
+        variance = parallel.differentiable_total((flat - mean).square().sum(-2, keepdim=True)) / count
         mean, variance = mean.reshape(shape), variance.reshape(shape)
         with torch.no_grad():
             self.running_mean.lerp_(mean, self.momentum)

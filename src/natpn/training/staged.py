@@ -28,6 +28,7 @@ from natpn.training.session import Session
 
 _STEPS = 3000
 _COSTLY_STEPS = 600
+_EVALUATIONS = 30
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Staged:
             "one_cycle",
             self.averaging,
             self.patience,
-            evaluations=50 if self.patience is None else None,
+            evaluations=_EVALUATIONS if self.patience is None else None,
             max_gradient_norm=self.max_gradient_norm,
         )
 
