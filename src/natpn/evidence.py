@@ -164,12 +164,14 @@ def _pooled(
 def _heard(chi: Tensor, log_n: Tensor, share: Tensor) -> Tensor:
     """Return χ with 0 where it has no share in the sum: whatever it was there, infinities included, it says nothing."""
     silent = (share == 0) | (log_n == -torch.inf).unsqueeze(-1)
-    return chi.masked_fill(silent, 0.0) if bool(silent.any()) else chi
+    return chi.masked_fill(silent, 0.0)
 
 
 def _broadcast(a: torch.Size, b: torch.Size, first: str, second: str) -> torch.Size:
     if a == b or not b:
         return a
+    if not a:
+        return b
     try:
         shape: torch.Size = torch.broadcast_shapes(a, b)
     except RuntimeError:

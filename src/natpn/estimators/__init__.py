@@ -1,7 +1,7 @@
 """scikit-learn estimators: fit on a data frame, get a distribution, know when not to trust it."""
 
 from natpn.estimators.classifier import NatPNClassifier
-from natpn.estimators.persistence import load
+from natpn.estimators.loading import load
 from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
 from natpn.estimators.regressor import NatPNRegressor
 

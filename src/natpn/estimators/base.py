@@ -28,8 +28,10 @@ from natpn.estimators.frames import make_frame
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, n_rows, read_dataset, take
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
+from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
+from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +51,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_: int
     n_rows_: int
     _prior_log_n: float
+    _quick: QuickNetwork | None
 
     def __init__(
         self,
@@ -302,6 +305,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._prior_log_n = float(self.network_.prior.log_n)
         if isinstance(self.inputs_, TableInputs) and next(self.network_.parameters()).device.type != "mps":
             self.network_.double()
+        self._quick = quick(self.network_)
 
     @torch.no_grad()
     def _calibrate(self, rows: Tensor, y: Floats) -> None:
@@ -325,6 +329,9 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @torch.no_grad()
     def _answer(self, x: Tensor) -> tuple[Posterior[Any], Tensor]:
+        if self._quick is not None and len(x) <= MAX_ROWS:
+            posterior, evidence = self._quick(x.double().numpy())
+            return posterior, evidence.log_n
         parameter = next(self.network_.parameters())
         posterior, evidence = self.network_(x.to(parameter.device, parameter.dtype))
         return posterior, evidence.log_n
@@ -370,8 +377,6 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def save(self, directory: str | PathLike[str]) -> None:
         """Write the model to a directory, as `config.json` and `model.safetensors`; `natpn.load` reads it."""
-        from natpn.estimators.persistence import save
-
         save(self, directory)
 
     def _restored(self, posterior: Posterior[Any], chi: Tensor) -> Posterior[Any]:

@@ -5,7 +5,7 @@ left.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, cast, get_args
 
 import torch
@@ -62,9 +62,12 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence of all members together."""
-        parts: list[Evidence] = [member(x).evidence for member in self.members]
+        return self._first.predict(self.combine([member(x).evidence for member in self.members]))
+
+    def combine(self, parts: Sequence[Evidence]) -> Evidence:
+        """Return the evidence of all members together."""
         chi = torch.stack([part.chi for part in parts])
         log_n = torch.stack([part.log_n for part in parts])
         if self.combination == "mean":
             log_n = log_n - math.log(len(parts))
-        return self._first.predict(self.family.evidence(chi, log_n).sum(0))
+        return self.family.evidence(chi, log_n).sum(0)

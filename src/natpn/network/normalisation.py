@@ -51,7 +51,8 @@ class LatentNormalisation(nn.Module):
             running = self.running_mean.view(-1), self.running_variance.view(-1)
             columns = flat.movedim(-2, 0).flatten(1)
             columns = batch_norm(columns, *running, training=True, momentum=self.momentum, eps=self.epsilon)
-            return columns.unflatten(1, shape[:-2] + shape[-1:]).movedim(0, -2).reshape(latent.shape)
+            result: Tensor = columns.unflatten(1, shape[:-2] + shape[-1:]).movedim(0, -2)
+            return result.reshape(latent.shape)
         count = parallel.total(flat.new_tensor(flat.shape[-2]))
         mean = parallel.differentiable_total(flat.sum(-2, keepdim=True)) / count
         variance = parallel.differentiable_total((flat - mean).square().sum(-2, keepdim=True)) / count

@@ -1,0 +1,46 @@
+"""Single rows in numpy are what the network says."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from natpn import families
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
+from natpn.network.quick import quick
+from natpn.training import fit
+
+COLUMNS = 5
+
+
+def trained(name="normal", size=1, **options):
+    torch.manual_seed(0)
+    family = families.get(name, **({"n_classes": 3} if name == "categorical" else {}))
+    x = torch.randn(120, COLUMNS + 1) * torch.tensor([1.0, 1, 3, 1, 1, 0])
+    y = x[:, 0].abs().floor().clamp(max=2) if name != "normal" else x[:, 0].sin()
+    members = [default_network(COLUMNS, family, 100, 4, n_numbers=3, surprise=True, **options) for _ in range(size)]
+    network = members[0] if size == 1 else NaturalPosteriorEnsemble(members)
+    fit(network, (x[:100], y[:100]), (x[100:], y[100:]), max_epochs=3)
+    return network.double().eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("name", ["normal", "categorical", "poisson"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_answers_are_those_of_the_network(name, size):
+    network = trained(name, size)
+    fast = quick(network)
+    x = torch.randn(40, COLUMNS + 1, dtype=torch.float64)
+    x[:, -1] = -torch.arange(40) / 10
+    for scale in (1.0, 1e3, 1e8, 1e15, 1e30):
+        rows = x * torch.tensor([scale] * COLUMNS + [1.0])
+        want, got = network(rows), fast(rows.numpy())
+        assert_close(got.evidence.log_n, want.evidence.log_n, rtol=1e-9, atol=1e-9)
+        assert_close(got.posterior.mean_statistics, want.posterior.mean_statistics, rtol=1e-9, atol=1e-9)
+        assert_close(got.posterior.predictive().mean, want.posterior.predictive().mean, rtol=1e-9, atol=1e-9)
+
+
+def test_other_networks_have_no_quick_way():
+    family = families.get("normal")
+    assert quick(trained(density="radial")) is None
+    assert quick(trained().float()) is None
+    assert quick(NaturalPosteriorNetwork(torch.nn.Linear(3, 16), family).double()) is None
+    assert quick(NaturalPosteriorEnsemble([trained(), trained(density="radial")])) is None
