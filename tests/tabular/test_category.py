@@ -49,7 +49,7 @@ def test_rare_and_unseen_levels_share_a_column():
     np.testing.assert_array_equal(result[0], result[1])
     np.testing.assert_array_equal(result[0, :-1], result[2, :-1])
     np.testing.assert_allclose(result[0, 2], standardised(1, 0.2), rtol=1e-6)
-    np.testing.assert_array_equal(result[3, :-1], 0)
+    np.testing.assert_array_equal(result[3, :-1], flags(transform, ["a"])[0, :-1])  # as the most frequent level
     np.testing.assert_allclose(result[:, -1], [0, 0, math.log(3 / 12), math.log(1 / 12)], rtol=1e-6)
 
 
@@ -70,8 +70,9 @@ def test_missing_is_a_level_if_training_had_it():
     assert transform.n_outputs == 4
     assert flags(transform, [None, np.nan, pd.NA])[:, -1].tolist() == [0, 0, 0]
     np.testing.assert_allclose(flags(transform, [None, "a"])[:, 2], standardised([1, 0], 1 / 6), rtol=1e-6)
-    # unseen, and nothing stands for it: an average row
-    np.testing.assert_allclose(flags(transform, ["x"]), [[0, 0, 0, math.log(1 / 8)]], rtol=1e-6)
+    # unseen, and nothing stands for it: encoded as the most frequent level
+    usual, unseen = flags(transform, ["a", "x"])
+    np.testing.assert_allclose(unseen, [*usual[:-1], math.log(1 / 8)], rtol=1e-6)
 
 
 def test_good_turing():

@@ -142,10 +142,10 @@ def test_surprise_adds_up_over_columns():
         result = transform.transform(pl.DataFrame([usual | change]))
         assert result[0, -1] == pytest.approx(events * never, rel=1e-6), change
         expected = transform.transform(pl.DataFrame([usual]))[0]
-        place = {"a": 0, "e": 2, "c": 1}
-        for name in change:
-            if name in place:
-                expected[place[name]] = 0
+        # The mean of the numbers; of categories the most frequent, here the first; of truth values the usual.
+        for name, place, instead in (("a", 0, 0.0), ("e", 2, -1.0)):
+            if name in change:
+                expected[place] = instead
         np.testing.assert_array_equal(result[0, :-1], expected[:-1])
 
 

@@ -53,7 +53,9 @@ class BooleanColumn(Column):
         missing = np.isnan(truths)
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
-            flags[:, 0] = np.where(missing, 0, np.where(truths == 1, yes, no))
+            # Missing for the first time, it is taken for the usual one, so that the row looks like one of training.
+            instead = 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
+            flags[:, 0] = np.where(missing, instead, np.where(truths == 1, yes, no))
         if self.missing_flag is not None:
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)

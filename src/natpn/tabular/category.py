@@ -2,7 +2,8 @@
 
 A level is kept if training had it in at least 2 rows and in at least 0.1 % of them, and at most 64 are. Rare and unseen
 levels share the column "other" if training had rare ones. Two columns that would always say the opposite are one. A
-value that no column stands for, unseen or missing for the first time, is 0 in all of them: what an average row has.
+value that no column stands for, unseen or missing for the first time, is encoded as the most frequent one: the row then
+looks like one that training had, and that it is none the surprise says.
 
 The surprise of an unseen level is log((s + 1) / (N + 2)), where s of the training levels were seen once (Good-Turing):
 in a column of identifiers new levels are nothing new, in a closed set they are.
@@ -116,10 +117,10 @@ class CategoryColumn(Column):
                 no, yes = standardised_flags(share)
                 table[:n, place] = no
                 table[place, place] = yes
-        if self.rare_share:
-            table[n] = table[n - 2]
+        usual = table[int(np.argmax(shares))]
+        table[n] = table[n - 2] if self.rare_share else usual
         if not self.missing:
-            table[n - 1] = 0
+            table[n - 1] = usual
         used = [place for place, share in enumerate(shares) if 0 < share < 1]
         if len(used) == 2 and not self.rare_share:
             used = used[1:]

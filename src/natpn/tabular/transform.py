@@ -44,7 +44,7 @@ class TableTransform:
         ['number', 'category']
         >>> print(transform.transform([[3.0, "red"], [3.0, "green"]]).round(2))
         [[ 0.    1.    0.  ]
-         [ 0.    0.   -1.79]]
+         [ 0.   -1.   -1.79]]
     """
 
     columns: list[Column]
