@@ -24,7 +24,22 @@ def test_python_blocks_print_the_text_block_behind_them(page):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(compile(code, str(page), "exec"), namespace)
-        assert not printed or out.getvalue() == printed
+        assert not printed or says_the_same(out.getvalue(), printed), out.getvalue()
+
+
+def says_the_same(got: str, printed: str) -> bool:
+    """Compare texts; numbers may differ by a tenth, since a trained model differs between kinds of machines."""
+    number = r"-?\d+\.?\d*"
+    words = [re.sub(r" +", " ", re.sub(number, "#", text)) for text in (got, printed)]
+    values = [[float(x) for x in re.findall(number, text)] for text in (got, printed)]
+    return words[0] == words[1] and values[0] == pytest.approx(values[1], rel=0.1, abs=0.05)
+
+
+def test_texts_are_compared_with_tolerance_for_numbers_alone():
+    assert says_the_same("mean 4.0,  90 %", "mean 4.2, 90 %")
+    assert not says_the_same("mean 4.0", "mean 5.0")
+    assert not says_the_same("mean 4.0", "median 4.0")
+    assert not says_the_same("mean 4.0 3", "mean 4.0")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

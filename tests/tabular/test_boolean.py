@@ -15,7 +15,9 @@ def test_standardised():
     transform = TableTransform().fit(pl.DataFrame({"a": [True, False, False, False]}))
     result = transform.transform(pl.DataFrame({"a": [True, False, None]}))
     scale = math.sqrt(0.25 * 0.75)
-    np.testing.assert_allclose(result, [[0.75 / scale, 0], [-0.25 / scale, 0], [-0.25 / scale, -math.log(6)]], rtol=1e-6)
+    np.testing.assert_allclose(
+        result, [[0.75 / scale, 0], [-0.25 / scale, 0], [-0.25 / scale, -math.log(6)]], rtol=1e-6
+    )
     assert transform.n_numbers == 0
     assert transform.columns[0].summary == {"true": 0.25, "missing": 0.0}
 

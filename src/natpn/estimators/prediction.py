@@ -103,11 +103,11 @@ class PredictiveDistribution:
 
     def cdf(self, y: ArrayLike) -> Floats:
         """Return the probabilities of a target of at most y, one a row."""
-        return _array(self._scalar("cdf").cdf(torch.as_tensor(np.asarray(y, float))))
+        return _array(self._scalar("cdf").cdf(torch.tensor(np.asarray(y, float))))
 
     def quantile(self, q: ArrayLike) -> Floats:
         """Return quantiles: shape (rows,) for a number q, (rows, k) for k of them."""
-        levels = torch.as_tensor(np.asarray(q, float))
+        levels = torch.tensor(np.asarray(q, float))
         found = self._scalar("quantile").icdf(levels.reshape(-1, 1))
         return _array(found[0] if levels.ndim == 0 else found.T)
 
@@ -136,7 +136,7 @@ class PredictiveDistribution:
         return scores
 
     def _targets(self, y: ArrayLike) -> Tensor:
-        return torch.as_tensor(np.asarray(y, float))
+        return torch.tensor(np.asarray(y, float))
 
     def _scalar(self, what: str) -> ScalarDistribution:
         if not isinstance(self.predictive, ScalarDistribution):
@@ -210,7 +210,7 @@ class ClassDistribution(PredictiveDistribution):
     interval: Callable[..., Floats] = cdf
 
     def _targets(self, y: ArrayLike) -> Tensor:
-        return torch.as_tensor(encode_labels(np.asarray(y), self.classes).astype(float))
+        return torch.tensor(encode_labels(np.asarray(y), self.classes).astype(float))
 
 
 def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
