@@ -1,6 +1,6 @@
 """How fast: fits and predictions in units of one 2048 × 2048 float32 matmul of the same run, on one thread.
 
-    NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth]
+    NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth] [row] [stream]
 
 Without names, all of them run. Ratios are of medians within one run; run it beside nothing else.
 """
@@ -11,10 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from quality import Standardised, load, run
 
-from natpn import encoders, families
+from natpn import NatPNRegressor, encoders, families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
 from natpn.training import fit
 
@@ -108,7 +109,39 @@ def growth() -> None:
         line("latent", latent, 48, 10, latent, 4096)
 
 
-PARTS = {"fit": fits, "ensemble": ensembles, "predict": predictions, "growth": growth}
+def estimator(columns: int = 20, rows: int = 2000) -> NatPNRegressor:
+    """A default regressor with as many mixture components as 2,000 rows give; how well it predicts is not at stake."""
+    X = np.random.default_rng(0).normal(size=(rows, columns))
+    return NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0] + np.sin(3 * X[:, 1]))
+
+
+def single_row() -> None:
+    """One row of a numpy array through an estimator."""
+    model, X = estimator(), np.zeros((1, 20))
+    print(f"predict, 1 row × 20: {1e3 * median(lambda: model.predict(X), 500):.2f} ms (goal ≤ 1)")
+    print(f"predict_dist, 1 row × 20: {1e3 * median(lambda: model.predict_dist(X), 500):.2f} ms")
+
+
+def stream() -> None:
+    """A million rows through an estimator: time, and memory above the input."""
+    model = estimator()
+    X = np.random.default_rng(1).normal(size=(10**6, 20))
+    model.predict(X[:5000])
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    model.predict(X)
+    seconds = time.perf_counter() - start
+    above = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(f"predict, 1,000,000 rows × 20: {seconds:.1f} s, {above:.0f} MB above the input (goal < 500)")
+
+
+PARTS = {
+    "fit": fits,
+    "ensemble": ensembles,
+    "predict": predictions,
+    "growth": growth,
+    "row": single_row,
+    "stream": stream,
+}
 
 
 def main() -> None:
