@@ -308,7 +308,12 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         size = self.family_.n_statistics
         if chi.shape not in ((), (size,)):
             raise ValueError(f"prior: chi of {self.family_!r} has {size} numbers, got shape {tuple(chi.shape)}")
-        return self.family_.prior(self._express(chi.expand(size)), n)
+        try:
+            return self.family_.prior(self._express(chi.expand(size)), n)
+        except ValueError:
+            raise ValueError(
+                f"prior: chi = {chi.tolist()} with n = {n} is not a proper prior of {self.family_!r}"
+            ) from None
 
     def _express(self, chi: Tensor) -> Tensor:
         """Return χ in the user's units as it is in training's."""
@@ -400,6 +405,15 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _restored(self, posterior: Posterior[Any], chi: Tensor) -> Posterior[Any]:
         """Return the posterior with χ in the user's units."""
         return self.family_.posterior(self.family_.evidence(chi, posterior.evidence.log_n.to(chi.dtype)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the quick way is a copy of the network, and holds functions
+        return {name: value for name, value in super().__getstate__().items() if name != "_quick"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "network_"):
+            self._quick = quick(self.network_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -67,11 +67,13 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
                 f"Unknown label type: y holds labels of the types {', '.join(sorted(kinds))}; make them all texts, as "
                 "in [str(label) for label in y], or all whole numbers"
             )
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise ValueError("Input y contains infinity, which is no label")
         check_classification_targets(labels)
         self.classes_, index = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Classifier can't train when only one class is present: y holds {self.classes_[0]!r} alone"
+                f"Classifier can't train when only one class is present: y holds {self.classes_.tolist()[0]!r} alone"
             )
         return index.astype(float), index.astype(np.int64)
 

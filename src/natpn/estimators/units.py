@@ -43,6 +43,7 @@ class Units:
         none, one = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
         if _is(family, "normal", "lognormal", "multivariate_normal"):
             largest = np.abs(columns).max(0)
+            _check_range(largest, np.where(largest > 0, largest, 1.0))
             safe = np.where(largest > 0, largest, 1.0)  # squares of 1e200 would overflow
             mean = np.average(columns / safe, axis=0, weights=weight)
             deviation = np.sqrt(np.average((columns / safe - mean) ** 2, axis=0, weights=weight))
