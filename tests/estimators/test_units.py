@@ -92,4 +92,4 @@ def test_a_small_spread_around_a_large_number_is_learned():
     X, y = numbers(100)
     model = clone(REGRESSOR).set_params(max_epochs=40).fit(X, 1e9 + y)
     assert np.corrcoef(model.predict(X) - 1e9, y)[0, 1] > 0.8
-    assert (model.predict_dist(X).std() < 2).all()
+    assert np.median(model.predict_dist(X).std()) < 1
