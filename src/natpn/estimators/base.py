@@ -16,16 +16,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from natpn import training
+from natpn.densities import Density
 from natpn.encoders.base import check_choice
 from natpn.estimators.building import Network, build
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.frames import make_frame
-from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, n_rows, read_dataset, take
+from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
 from natpn.estimators.saving import save
@@ -57,7 +58,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self,
         *,
         encoder: str | nn.Module = "auto",
-        density: str = "auto",
+        density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",
         prior: Evidence | tuple[Any, float] | None = None,
@@ -136,8 +137,9 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
             y: The targets, one a row; None for a data set.
             sample_weight: How much each row counts.
-            X_val: Rows for early stopping and calibration; without them a share of X is held out.
-            y_val: Their targets.
+            X_val: Rows for early stopping and calibration, of any kind that X may have; without them a share of X is
+                held out.
+            y_val: Their targets; None for a data set.
 
         Returns:
             This estimator.
@@ -200,10 +202,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if y is not None:
                 raise ValueError("y: a torch data set brings its own targets, so y should be None")
             X, y = read_dataset(X)
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
-        if isinstance(y, Tensor):
-            y = y.detach().cpu().numpy()
+        X = as_array(X)
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
         many = getattr(X, "ndim", 2) > 2
@@ -216,7 +215,12 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
             return X
         if isinstance(self.inputs_, ArrayInputs):
-            values = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+            _check_feature_names(self, X, reset=reset)
+            values = np.asarray(as_array(X))
+            if not len(values):
+                raise ValueError(
+                    f"Found array with 0 sample(s) (shape={values.shape}) while a minimum of 1 is required."
+                )
             if reset:
                 self.n_features_in_ = int(np.prod(values.shape[1:]))
             return values
@@ -257,6 +261,8 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self, rows: NDArray[np.float32], y: Floats, weight: Floats | None, X_val: Any, y_val: Any
     ) -> tuple[NDArray[np.float32], Floats, Floats | None, Split]:
         """Add rows for validation that were given."""
+        if isinstance(X_val, Dataset) and y_val is None:
+            X_val, y_val = read_dataset(X_val)
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val go together: give both or none")
         extra = self.inputs_.transform(self._checked(X_val, reset=False))
@@ -288,13 +294,30 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         )
 
     def _prior(self) -> Evidence | None:
-        if self.prior is None or isinstance(self.prior, Evidence):
-            return self.prior
+        """Return the prior in training's units, None for the default."""
+        if self.prior is None:
+            return None
+        if isinstance(self.prior, Evidence):
+            chi, n = self.prior.chi, float(self.prior.log_n.double().exp())
+        else:
+            try:
+                chi, n = self.prior
+                chi = torch.as_tensor(chi, dtype=torch.float64)
+            except (TypeError, ValueError):
+                raise ValueError(f"prior: expected None, an Evidence or a pair (chi, n), got {self.prior!r}") from None
+        size = self.family_.n_statistics
+        if chi.shape not in ((), (size,)):
+            raise ValueError(f"prior: chi of {self.family_!r} has {size} numbers, got shape {tuple(chi.shape)}")
         try:
-            chi, n = self.prior
-        except (TypeError, ValueError):
-            raise ValueError(f"prior: expected None, an Evidence or a pair (chi, n), got {self.prior!r}") from None
-        return self.family_.prior(chi, n)
+            return self.family_.prior(self._express(chi.expand(size)), n)
+        except ValueError:
+            raise ValueError(
+                f"prior: chi = {chi.tolist()} with n = {n} is not a proper prior of {self.family_!r}"
+            ) from None
+
+    def _express(self, chi: Tensor) -> Tensor:
+        """Return χ in the user's units as it is in training's."""
+        return chi
 
     def _finish(self) -> None:
         """Put the network in the state in which it predicts.
@@ -309,8 +332,8 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @torch.no_grad()
     def _calibrate(self, rows: Tensor, y: Floats) -> None:
-        parts = [self._distribution(*self._answer(part)) for part in rows.split(_CHUNK)]
         self.calibration_ = Calibration(np.zeros(0))
+        parts = [self._distribution(*self._answer(part)) for part in rows.split(_CHUNK)]
         scores: list[Floats] = []
         for part, targets in zip(parts, np.array_split(y, np.arange(_CHUNK, len(y), _CHUNK)), strict=True):
             found = part.conformal_scores(self._labels(targets)) if self.calibrate else None
@@ -382,6 +405,15 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _restored(self, posterior: Posterior[Any], chi: Tensor) -> Posterior[Any]:
         """Return the posterior with χ in the user's units."""
         return self.family_.posterior(self.family_.evidence(chi, posterior.evidence.log_n.to(chi.dtype)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the quick way is a copy of the network, and holds functions
+        return {name: value for name, value in super().__getstate__().items() if name != "_quick"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "network_"):
+            self._quick = quick(self.network_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

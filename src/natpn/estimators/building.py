@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import nn
@@ -48,6 +49,8 @@ def build(
         size: How many members.
         seed: Where their weights start.
     """
+    if not isinstance(density, (str, Density)):
+        raise ValueError(f"density: expected a name or a natpn.densities.Density, got {density!r}")
     members = []
     with torch.random.fork_rng(devices=[]):
         for i in range(size):
@@ -72,13 +75,19 @@ def build(
 
 
 def _encoder(encoder: str | nn.Module, shape: Sequence[int], latent_dim: int) -> nn.Module | None:
-    """Return a copy of a given encoder, a named one for images, and None for the default."""
+    """Return a copy of a given encoder, a named one for images, and None for the default.
+
+    Inputs that are neither rows nor images (channels, height, width) are flattened.
+    """
     if isinstance(encoder, nn.Module):
         return copy.deepcopy(encoder)
     wanted = ("tabular",) if len(shape) == 1 else ("image", "resnet18")
-    if encoder == "auto" or encoder == wanted[0]:
+    if encoder == "auto" and len(shape) not in (1, 3):
+        flat = encoders.get("tabular", n_features=prod(shape), latent_dim=latent_dim, hidden=128)
+        return nn.Sequential(nn.Flatten(), flat)
+    if encoder == "auto" or (encoder == wanted[0] and len(shape) in (1, 3)):
         return None
-    if encoder not in wanted:
+    if encoder not in wanted or len(shape) not in (1, 3):
         raise ValueError(
             f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose 'auto', "
             f"{', '.join(map(repr, wanted))}, or give an nn.Module"

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -12,6 +12,7 @@ from torch import Tensor, from_numpy
 from natpn import families
 from natpn.estimators.base import Floats, NatPNEstimator
 from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels
+from natpn.estimators.targets import read_targets
 from natpn.families import Posterior
 
 
@@ -59,17 +60,25 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
 
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        labels = column_or_1d(y, warn=True)
+        labels = column_or_1d(read_targets(y), warn=True)
+        kinds = {type(label).__name__ for label in labels.tolist()}
+        if labels.dtype.kind == "O" and kinds != {"str"}:
+            raise ValueError(
+                f"Unknown label type: y holds labels of the types {', '.join(sorted(kinds))}; make them all texts, as "
+                "in [str(label) for label in y], or all whole numbers"
+            )
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise ValueError("Input y contains infinity, which is no label")
         check_classification_targets(labels)
         self.classes_, index = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"Classifier can't train when only one class is present: y holds {self.classes_[0]!r} alone"
+                f"Classifier can't train when only one class is present: y holds {self.classes_.tolist()[0]!r} alone"
             )
         return index.astype(float), index.astype(np.int64)
 
     def _encode_targets(self, y: Any) -> Floats:
-        return encode_labels(column_or_1d(y), self.classes_).astype(float)
+        return encode_labels(column_or_1d(read_targets(y)), self.classes_).astype(float)
 
     def _set_family(self, y: Floats, weight: Floats | None) -> None:
         self.family_ = families.get("categorical", n_classes=len(self.classes_))
@@ -82,8 +91,7 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
         return labels
 
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> ClassDistribution:
-        calibration = getattr(self, "calibration_", None)
-        return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, calibration)
+        return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, self.calibration_)
 
     def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
         p = distribution.mean()
@@ -104,6 +112,10 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
         """Return the logarithm of the probability of each class."""
         log: Floats = np.log(self.predict_proba(X))
         return log
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy."""
+        return float(super().score(X, read_targets(y), sample_weight))
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Return which classes are in a set that holds the label with the given probability, (rows, classes)."""

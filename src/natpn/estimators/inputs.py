@@ -44,7 +44,12 @@ class Inputs(ABC):
         """Return what `to_config` described."""
 
     def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
-        """Yield transformed inputs in pieces of at most `size` rows."""
+        """Yield transformed inputs in pieces of at most `size` rows; a data set is read as it goes."""
+        if isinstance(X, Dataset):
+            for batch in DataLoader(X, batch_size=size):
+                x = batch[0] if isinstance(batch, (tuple, list)) else batch
+                yield torch.from_numpy(self.transform(as_array(x)))
+            return
         if n_rows(X) <= size:
             yield torch.from_numpy(self.transform(X))
             return
@@ -128,14 +133,6 @@ class ArrayInputs(Inputs):
         inputs.mean, inputs.scale = np.asarray(config["mean"], float), np.asarray(config["scale"], float)
         return inputs
 
-    def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
-        """Yield transformed inputs in pieces; a data set is read as it goes."""
-        if not isinstance(X, Dataset):
-            yield from super().tensors(X, size)
-            return
-        for batch in DataLoader(X, batch_size=size):
-            yield torch.from_numpy(self.transform(batch[0] if isinstance(batch, (tuple, list)) else batch))
-
 
 KINDS: dict[str, type[Inputs]] = {kind.kind: kind for kind in (TableInputs, ArrayInputs)}
 
@@ -148,6 +145,16 @@ def read_dataset(data: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         raise ValueError(f"X: expected a data set with items (x, y), got items of type {type(data[0]).__name__}")
     batches = list(DataLoader(data, batch_size=1024))
     return tuple(np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
+
+
+def as_array(X: Any) -> Any:
+    """Return tensors, and lists of more than two dimensions, as arrays, and all else as it is."""
+    if isinstance(X, Tensor):
+        return X.detach().cpu().numpy()
+    deep = X
+    for _ in range(2):
+        deep = deep[0] if isinstance(deep, (list, tuple)) and deep else None
+    return np.asarray(X) if isinstance(deep, (list, tuple)) or getattr(deep, "ndim", 0) > 0 else X
 
 
 def n_rows(X: Any) -> int:
@@ -168,7 +175,7 @@ def take(X: Any, rows: slice | Indices) -> Any:
 
 
 def _finite(X: Any) -> NDArray[Any]:
-    values = np.asarray(X.detach().cpu() if isinstance(X, Tensor) else X)
+    values = np.asarray(X)
     if values.dtype.kind not in "iufb":
         raise ValueError(f"X: expected numbers, got {values.dtype}")
     if values.dtype.kind == "f" and not np.isfinite(values).all():

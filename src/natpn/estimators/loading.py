@@ -19,7 +19,7 @@ from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.inputs import KINDS
 from natpn.estimators.regressor import NatPNRegressor
-from natpn.estimators.saving import CONFIG, SCHEMA, TENSORS, checksum
+from natpn.estimators.saving import CONFIG, SCHEMA, TENSORS, checksum, hidden
 from natpn.estimators.units import Units
 
 CLASSES: dict[str, type[NatPNEstimator]] = {kind.__name__: kind for kind in (NatPNClassifier, NatPNRegressor)}
@@ -40,17 +40,19 @@ def load(directory: str | PathLike[str], *, encoder: nn.Module | None = None) ->
         ValueError: If the model was cut short, changed, or written by a newer version.
     """
     place = Path(directory)
+    if not place.exists() and (hidden(place) / CONFIG).is_file():
+        place = hidden(place)
     if not (place / CONFIG).is_file():
         raise FileNotFoundError(f"{place}: no model there; expected a directory with {CONFIG} and {TENSORS}")
     config = _read_config(place / CONFIG)
     if not (place / TENSORS).is_file():
         raise FileNotFoundError(f"{place}: {TENSORS} is missing; copy the whole directory")
     content = (place / TENSORS).read_bytes()
-    if hashlib.sha256(content).hexdigest() != config["tensors_sha256"]:
+    if hashlib.sha256(content).hexdigest() != config.get("tensors_sha256"):
         raise ValueError(f"{place / TENSORS}: it was cut short or changed since it was written; save the model again")
     try:
         return _rebuild(config, load_tensors(content), encoder)
-    except (KeyError, TypeError, SafetensorError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{place}: the model cannot be read, {type(error).__name__}: {error}") from error
 
 

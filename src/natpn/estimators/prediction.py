@@ -15,6 +15,9 @@ from natpn.families import Posterior
 
 Floats = NDArray[np.float64]
 
+# Counts that are as far from the median as a calibration row are in the interval, rounding or not.
+_TIE = 1e-12
+
 
 class PredictiveDistribution:
     """Predictive distributions, one a row, in the units of the training targets.
@@ -24,13 +27,20 @@ class PredictiveDistribution:
         log_evidence: Log of the number of pseudo-observations that the network adds to the prior, one a row.
         prior_log_n: That of the prior.
         calibration: What held-out rows showed.
+        trials: How many trials a target has; for counts of classes.
     """
 
     def __init__(
-        self, posterior: Posterior[Any], log_evidence: Tensor, prior_log_n: float, calibration: Calibration
+        self,
+        posterior: Posterior[Any],
+        log_evidence: Tensor,
+        prior_log_n: float,
+        calibration: Calibration,
+        trials: float | None = None,
     ) -> None:
         self.posterior = posterior
-        self.predictive: Distribution = posterior.predictive()
+        self._trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
+        self.predictive: Distribution = posterior.predictive(*self._trials)
         self.log_evidence: Floats = _array(log_evidence)
         self._prior_log_n = prior_log_n
         self._calibration = calibration
@@ -62,7 +72,7 @@ class PredictiveDistribution:
     @property
     def aleatoric(self) -> Floats:
         """The noise in the data: the entropy, in nats, of the likelihood at the posterior mean."""
-        return _array(self.posterior.likelihood().entropy())
+        return _array(self.posterior.likelihood(*self._trials).entropy())
 
     @property
     def novelty_p(self) -> Floats:
@@ -119,7 +129,11 @@ class PredictiveDistribution:
         """
         check_coverage(coverage)
         half = self._calibration.threshold(coverage)
-        half = coverage / 2 if half is None else min(half, 0.5)
+        if half is None:
+            half = coverage / 2
+        elif _is_discrete(self._scalar("interval")):
+            half += _TIE
+        half = min(half, 0.5)
         return self.quantile([0.5 - half, 0.5 + half])
 
     def median(self) -> Floats:
@@ -193,13 +207,14 @@ class ClassDistribution(PredictiveDistribution):
             inside = np.zeros(p.shape, bool)
             np.put_along_axis(inside, order, before < coverage, 1)
         else:
-            inside = p >= 1 - limit
+            inside = 1 - p <= limit
         inside[np.arange(len(p)), p.argmax(1)] = True
         return inside
 
     def conformal_scores(self, y: ArrayLike) -> Floats | None:
         """Return 1 − p of each label."""
-        scores: Floats = 1 - np.exp(self.log_prob(y))
+        index = encode_labels(np.asarray(y), self.classes)
+        scores: Floats = 1 - self.probabilities[np.arange(len(index)), index]
         return scores
 
     def cdf(self, y: ArrayLike) -> Floats:
@@ -226,7 +241,7 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
         index, wrong = np.zeros(len(y), np.int64), np.ones(len(y), bool)
     if np.any(wrong):
         raise ValueError(
-            f"y: the label {np.asarray(y)[wrong][0]!r} was not in training, where there were {_some(classes.tolist())}"
+            f"y: the label {np.asarray(y)[wrong].tolist()[0]!r} was not in training, where there were {_some(classes.tolist())}"
         )
     return np.asarray(index, np.int64)
 

@@ -10,10 +10,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch import Tensor, nn
 
+from natpn.densities import Density
 from natpn.distributions import LogStudentT, ScalarDistribution
 from natpn.estimators.base import Floats, NatPNEstimator
 from natpn.estimators.choice import choose_family
 from natpn.estimators.prediction import PredictiveDistribution
+from natpn.estimators.targets import read_targets
 from natpn.estimators.units import Units
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
@@ -31,8 +33,8 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
         latent_dim: The size of the latent vector.
         budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
-        prior: What is believed without any evidence, (chi, n) in the units of training, that is for standardised
-            targets.
+        prior: What is believed without any evidence, (chi, n) in the units of y: for "normal" mean and variance, for
+            "poisson", "gamma" and the like the mean, and how many rows they are worth. By default wide around all y.
         scheme: "staged", or "paper" for the network and the training of the paper.
         ensemble_size: How many networks; their evidence is added.
         max_epochs: Epochs of the main phase; by default by the number of rows.
@@ -71,7 +73,7 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
         family: str | Family = "normal",
         *,
         encoder: str | nn.Module = "auto",
-        density: str = "auto",
+        density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",
         prior: Evidence | tuple[Any, float] | None = None,
@@ -125,10 +127,10 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
         return values
 
     def _numbers(self, y: Any, warn: bool) -> Floats:
-        values = np.asarray(y)
+        values = read_targets(y)
         two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
         if not two:
-            values = column_or_1d(y, warn=warn)
+            values = column_or_1d(values, warn=warn)
         elif self.family == "auto" and values.shape[1] == 1:
             values = values[:, 0]
         checked: Floats = check_array(values, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
@@ -143,13 +145,17 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
     def _standardise(self, y: Floats) -> Tensor:
         return self.units_.standardise(y)
 
+    def _express(self, chi: Tensor) -> Tensor:
+        return self.units_.express(chi)
+
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))
         return PredictiveDistribution(
             restored,
             log_evidence,
             self._prior_log_n,
-            getattr(self, "calibration_", None),  # type: ignore[arg-type]
+            self.calibration_,
+            self.units_.trials,
         )
 
     def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
@@ -162,12 +168,20 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
     def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
 
-        The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails.
+        The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
+        `multinomial` the mean is in counts if every training row had as many trials, and else in shares.
         """
-        parts = list(self._answers(X)) if return_std else self._answers(X)
         if not return_std:
-            return np.concatenate([_centre(part) for part in parts])
-        return tuple(np.concatenate(found) for found in zip(*((_centre(p), p.std()) for p in parts), strict=True))  # type: ignore[return-value]
+            return np.concatenate([_centre(part) for part in self._answers(X)])
+        parts = [(_centre(part), part.std()) for part in self._answers(X)]
+        return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return R² of the predictions; for `multinomial` those of shares."""
+        targets = read_targets(y)
+        if hasattr(self, "units_") and self.units_.trials is not None:
+            targets = targets / targets.sum(1, keepdims=True) * self.units_.trials
+        return float(super().score(X, targets, sample_weight))
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
         """Return quantiles, (rows, k) for k levels, (rows,) for one number."""

@@ -51,11 +51,14 @@ def order_by_content(rows: NDArray[np.float32], y: Floats, weight: Floats | None
     columns: list[NDArray[Any]] = [rows.reshape(len(rows), -1), y.reshape(len(y), -1)]
     key = np.zeros(len(rows))
     for values in columns:
-        spread = np.abs(values).max(0, initial=0.0)
-        direction = generator.normal(size=values.shape[1]) / np.where(spread > 0, spread, 1.0)
+        # from 0 to 1, so that the order is the same in other units
+        low = values.min(0)
+        spread = values.max(0) - low
+        spread = np.where(spread > 0, spread, 1.0)
+        direction = generator.normal(size=values.shape[1])
         # summed row by row, which a matrix product may do differently in different places
         for start in range(0, len(rows), 4096):
-            key[start : start + 4096] += (values[start : start + 4096] * direction).sum(1)
+            key[start : start + 4096] += ((values[start : start + 4096] - low) / spread * direction).sum(1)
     return np.argsort(key if weight is None else key + 1e-3 * weight, kind="stable")
 
 

@@ -1,7 +1,8 @@
 """Writing models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
 
 `config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and
-checksums of itself and of the tensors. It is written beside and renamed, so a directory is whole or not there.
+checksums of itself and of the tensors. It is written beside and renamed, so a directory is whole or not there. Between
+two renames a model that is replaced is in a hidden directory beside its place, where `load` finds it after a crash.
 """
 
 import hashlib
@@ -9,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -36,8 +38,7 @@ def save(model: Any, directory: str | PathLike[str]) -> None:
     """
     check_is_fitted(model)
     place = Path(directory)
-    if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / CONFIG).exists())):
-        raise ValueError(f"{place} exists and is not a model: choose another directory")
+    _check_place(place)
     tensors = save_tensors(_tensors(model))
     config = _config(model) | {"tensors_sha256": hashlib.sha256(tensors).hexdigest()}
     config["sha256"] = checksum(config)
@@ -50,15 +51,39 @@ def save(model: Any, directory: str | PathLike[str]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         beside.chmod(0o755)
-        if place.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-            os.replace(place, old)
-            os.replace(beside, place)
-            shutil.rmtree(old)
-        else:
-            os.replace(beside, place)
+        _put(beside, place)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _check_place(place: Path) -> None:
+    """Raise if something is there that is not a model: it would be lost."""
+    if not place.exists():
+        return
+    found = {path.name for path in place.iterdir()} if place.is_dir() else {place.name}
+    if found and (CONFIG not in found or not found <= {CONFIG, TENSORS}):
+        others = sorted(found - {CONFIG, TENSORS}) or [CONFIG]
+        raise ValueError(f"{place} exists and is not a model alone, there is {others[0]!r}: choose another directory")
+
+
+def _put(beside: Path, place: Path) -> None:
+    """Move a directory to its place, from which another one may have to go first."""
+    old = hidden(place)
+    if place.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        os.replace(place, old)
+    try:
+        os.replace(beside, place)
+    except BaseException:
+        if old.exists():
+            os.replace(old, place)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def hidden(place: Path) -> Path:
+    """Return where a model is while another one takes its place."""
+    return place.absolute().parent / f".{place.absolute().name}.old"
 
 
 def checksum(config: dict[str, Any]) -> str:
@@ -102,7 +127,8 @@ def _tensors(model: Any) -> dict[str, torch.Tensor]:
 
 def _family(family: Family) -> dict[str, Any]:
     name = next(name for name, kind in families.FAMILIES.items() if kind is type(family))
-    return {"name": name, "parameters": dict(vars(family))}
+    chosen = [f.name for f in fields(family) if f.init]  # type: ignore[arg-type]
+    return {"name": name, "parameters": {parameter: getattr(family, parameter) for parameter in chosen}}
 
 
 def _plain(name: str, value: Any) -> Any:

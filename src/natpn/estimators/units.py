@@ -9,6 +9,7 @@ pseudo-observations stays, and χ is that of the rescaled targets.
 | `lognormal` | exp((log y − l)/s) | the same, of the logarithm |
 | `multivariate_normal` | (y − l)/s, each coordinate | (s m + l, rows of the factor times s) |
 | `gamma`, `exponential` | y/s | s m |
+| `multinomial` | y | χ; s is the number of trials if it is the same in all rows, else 1 |
 | all others | y | χ |
 """
 
@@ -42,19 +43,27 @@ class Units:
         none, one = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
         if _is(family, "normal", "lognormal", "multivariate_normal"):
             largest = np.abs(columns).max(0)
+            _check_range(largest, np.where(largest > 0, largest, 1.0))
             safe = np.where(largest > 0, largest, 1.0)  # squares of 1e200 would overflow
             mean = np.average(columns / safe, axis=0, weights=weight)
             deviation = np.sqrt(np.average((columns / safe - mean) ** 2, axis=0, weights=weight))
             constant = deviation <= 1e-12 * np.abs(mean)
-            return cls(family, mean * safe, np.where(constant | (deviation == 0), one, deviation) * safe)
+            scale = np.where(constant | (deviation == 0), one, deviation) * safe
+            _check_range(largest, scale)
+            return cls(family, mean * safe, scale)
         if _is(family, "gamma", "exponential"):
             return cls(family, none, np.average(columns, axis=0, weights=weight))
+        if _is(family, "multinomial"):
+            trials = columns.sum(1)
+            return cls(family, none, one * (trials[0] if (trials == trials[0]).all() else 1.0))
         return cls(family, none, one)
 
     def standardise(self, y: Floats) -> Tensor:
         """Return targets as training sees them, in float32."""
         if _is(self.family, "lognormal"):
             scaled = np.exp((np.log(y) - self.location) / self.scale)
+        elif self.trials is not None:
+            scaled = y
         else:
             scaled = y.reshape(len(y), -1) - self.location
             scaled = (scaled / self.scale).reshape(y.shape)
@@ -74,6 +83,25 @@ class Units:
             return chi * scale
         return chi
 
+    def express(self, chi: Tensor) -> Tensor:
+        """Return χ in the user's units, (..., S), as it is for standardised targets: the inverse of `restore`."""
+        chi = chi.double()
+        location, scale = (torch.from_numpy(part).to(chi.device) for part in (self.location, self.scale))
+        if _is(self.family, "normal", "lognormal"):
+            return torch.cat([(chi[..., :1] - location) / scale, chi[..., 1:] / scale**2], -1)
+        if _is(self.family, "multivariate_normal"):
+            d = len(self.scale)
+            factor = unpack(chi[..., d:], d) / scale[:, None]
+            return torch.cat([(chi[..., :d] - location) / scale, pack(factor)], -1)
+        if _is(self.family, "gamma", "exponential"):
+            return chi / scale
+        return chi
+
+    @property
+    def trials(self) -> float | None:
+        """How many trials a row of counts has; None for other families."""
+        return float(self.scale[0]) if _is(self.family, "multinomial") else None
+
     def to_config(self) -> dict[str, Any]:
         """Return the units as JSON can hold them."""
         return {"location": self.location.tolist(), "scale": self.scale.tolist()}
@@ -82,6 +110,15 @@ class Units:
     def from_config(cls, family: Family, config: dict[str, Any]) -> "Units":
         """Return the units that `to_config` described."""
         return cls(family, np.asarray(config["location"], float), np.asarray(config["scale"], float))
+
+
+def _check_range(largest: Floats, scale: Floats) -> None:
+    """Raise if squares would leave the range of float64."""
+    if largest.max() > 1e150 or scale.min() < 1e-150:
+        raise ValueError(
+            f"y: expected numbers up to 1e150 with a spread from 1e-150, got up to {largest.max():.3g} with a spread "
+            f"of {scale.min():.3g}: choose another unit"
+        )
 
 
 def _is(family: Family, *names: str) -> bool:

@@ -137,6 +137,26 @@ class LoadedRows:
 Source = Rows | LoadedRows
 
 
+def outline(data: Data) -> list[object]:
+    """Return sizes and checksums of tensors, to tell other data by; nothing for a loader, which is not read for it.
+
+    A checksum is a sum with weights that differ from row to row, so that the order counts too.
+    """
+    if not isinstance(data, (tuple, list)):
+        return []
+    found: list[object] = []
+    for tensor in data:
+        if isinstance(tensor, Tensor):
+            rows = tensor.detach().reshape(len(tensor), -1).sum(1, dtype=torch.float64).cpu()
+            place = torch.arange(1, len(rows) + 1, dtype=torch.float64)
+            found += [
+                list(tensor.shape),
+                float(rows.nan_to_num().sum()),
+                float((rows.nan_to_num() * place.sin()).sum()),
+            ]
+    return found
+
+
 def source(name: str, data: Data, device: torch.device) -> Source:
     """Return where batches come from.
 

@@ -9,7 +9,7 @@ from typing import cast
 from natpn import parallel
 from natpn.encoders.base import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.data import Data, source
+from natpn.training.data import Data, outline, source
 from natpn.training.paper import Paper
 from natpn.training.session import Session, TrainingResult, fingerprint
 from natpn.training.staged import Staged
@@ -53,7 +53,8 @@ def fit(
         seed: For all that is random here.
         device: Where to work: "cpu", "cuda", "auto", or None for where the network is.
         precision: "float32", or "bfloat16" for the encoder's matrix products.
-        checkpoint_dir: Write a checkpoint there after each epoch, and go on from the one that is there.
+        checkpoint_dir: Write a checkpoint there after each epoch, and go on from the one that is there, which has to
+            be of the same settings and the same tensors; of a loader the data is not compared.
         progress: Show a progress bar.
 
     Returns:
@@ -83,7 +84,13 @@ def fit(
         seed,
         precision,
         None if checkpoint_dir is None else Path(checkpoint_dir),
-        fingerprint(scheme=repr(chosen), seed=seed, precision=precision, members=len(members)),
+        fingerprint(
+            scheme=repr(chosen),
+            seed=seed,
+            precision=precision,
+            members=len(members),
+            data=[] if checkpoint_dir is None else [outline(train), outline(validation)],
+        ),
         progress,
     )
     with parallel.seeded(seed + 10_007 * parallel.rank(), where):

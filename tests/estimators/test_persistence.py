@@ -1,0 +1,355 @@
+"""Models on disk: bit-equal after loading, whole or not there, and errors that say what is wrong."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from torch import nn
+
+from estimators.problems import CLASSIFIER, REGRESSOR, VECTORS, classes, numbers, targets
+from natpn import NatPNClassifier, load
+from natpn.densities import GaussianMixture
+from natpn.estimators import saving
+from natpn.families import FAMILIES
+
+FIXTURE = Path(__file__).parent / "data" / "schema_1"
+
+
+def assert_same(a, b, X):
+    for n in (1, len(X)):
+        assert_array_equal(a.predict(X[:n]), b.predict(X[:n]))
+        first, second = a.predict_dist(X[:n]), b.predict_dist(X[:n])
+        for name in ("familiarity", "epistemic", "aleatoric", "novelty_p", "log_evidence"):
+            assert_array_equal(getattr(first, name), getattr(second, name))
+        assert_array_equal(first.sample(2, random_state=0), second.sample(2, random_state=0))
+    if hasattr(a, "classes_"):
+        assert a.classes_.tolist() == b.classes_.tolist()
+        assert_array_equal(a.predict_proba(X), b.predict_proba(X))
+        assert_array_equal(a.predict_set(X), b.predict_set(X))
+    elif a.predict(X).ndim == 1:
+        assert_array_equal(a.predict_interval(X), b.predict_interval(X))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    X, y = numbers(60)
+    model = clone(REGRESSOR).set_params(calibrate="conformal").fit(X, y)
+    model.save(tmp_path / "model")
+    return model, tmp_path / "model", X
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_predictions_after_loading_are_bit_equal(name, tmp_path):
+    X, y = targets(name, 60)
+    model = clone(CLASSIFIER) if name == "categorical" else clone(REGRESSOR).set_params(family=name)
+    model.set_params(calibrate=None if name in VECTORS else "conformal").fit(X, y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert type(again) is type(model)
+    assert again.get_params() == model.get_params()
+    assert again.family_ == model.family_
+    assert_same(model, again, X)
+    again.save(tmp_path / "again")
+    for file in ("config.json", "model.safetensors"):
+        assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "model" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"prior": ([1.0, 4.0], 3.0)},
+        {"ensemble_size": 2},
+        {"scheme": "paper"},
+        {"density": "radial"},
+        {"density": "spline", "budget": "normal"},
+        {"random_state": np.random.RandomState(0)},
+        {"latent_dim": np.int64(4), "validation_fraction": np.float64(0.3)},
+        {"checkpoint_dir": Path("checkpoints")},
+    ],
+    ids=str,
+)
+def test_parameters_of_all_kinds(options, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = numbers(60)
+    model = clone(REGRESSOR).set_params(**options).fit(X, y)
+    model.save("model")
+    assert_same(model, load("model"), X)
+
+
+def test_a_prior_as_evidence_and_a_family_with_parameters(tmp_path):
+    X, y = targets("gamma", 60)
+    family = FAMILIES["gamma"](shape=3.0)
+    model = clone(REGRESSOR).set_params(family=family, prior=family.prior(2.0, 0.3)).fit(X, y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.family == family
+    assert_same(model, again, X)
+
+
+@pytest.mark.parametrize("labels", [[False, True], [-3, 4], [1.0, 2.0], ["no", "yes"], ["ä", "日本"]])
+def test_labels_of_every_type(labels, tmp_path):
+    X, y = classes(40)
+    model = clone(CLASSIFIER).fit(X, np.array(labels)[(y == "low").astype(int)])
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.classes_.dtype == model.classes_.dtype
+    assert_same(model, again, X)
+
+
+def test_a_frame_of_every_kind(tmp_path):
+    X, y = classes(60)
+    frame = pd.DataFrame({
+        "number": np.where(X[:, 1] > 1, np.nan, X[:, 1]),
+        "category": np.where(X[:, 0] > 0, "ä", "b"),
+        "truth": X[:, 0] > 0.5,
+        "date": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(60), unit="D"),
+        "empty": np.full(60, np.nan),
+    })  # fmt: skip
+    model = clone(CLASSIFIER).fit(frame, y)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.feature_names_in_.tolist() == list(frame)
+    assert_same(model, again, frame)
+    pd.testing.assert_frame_equal(again.predict_frame(frame), model.predict_frame(frame))
+
+
+def test_images(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 1, 8, 8)).astype(np.float32)
+    y = np.arange(40) % 2
+    model = clone(CLASSIFIER).fit(X, y)
+    model.save(tmp_path / "model")
+    assert_same(model, load(tmp_path / "model"), X)
+
+
+def test_a_module_is_given_again(tmp_path):
+    X, y = classes(40)
+    model = clone(CLASSIFIER).set_params(encoder=nn.Linear(2, 16)).fit(X, y)
+    model.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="an encoder of its own, a Linear: give it, as in load"):
+        load(tmp_path / "model")
+    assert_same(model, load(tmp_path / "model", encoder=nn.Linear(2, 16)), X)
+    with pytest.raises(ValueError, match="the model cannot be read"):
+        load(tmp_path / "model", encoder=nn.Linear(3, 16))
+
+
+def test_a_density_that_was_given_cannot_be_saved(tmp_path):
+    X, y = numbers(40)
+    model = clone(REGRESSOR).set_params(density=GaussianMixture(18, 1)).fit(X, y)
+    with pytest.raises(ValueError, match="density: .* name it instead"):
+        model.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_loaded_model_can_be_fitted_and_cloned(saved):
+    model, place, X = saved
+    again = load(place)
+    y = numbers(60)[1]
+    assert_array_equal(clone(again).fit(X, y).predict(X), model.predict(X))
+    assert_array_equal(again.fit(X, y).predict(X), model.predict(X))
+
+
+def test_two_files_and_nothing_that_can_run(saved):
+    _, place, _ = saved
+    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
+    assert json.loads((place / "config.json").read_text())["schema"] == saving.SCHEMA
+    assert not [path for path in place.parent.iterdir() if path != place]
+
+
+def test_a_directory_without_a_model(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no model there; expected a directory with config.json"):
+        load(tmp_path / "nothing")
+    with pytest.raises(FileNotFoundError, match="no model there"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.99])
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_file_that_was_cut_short(saved, file, share):
+    _, place, _ = saved
+    content = (place / file).read_bytes()
+    (place / file).write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=f"{file}: it was cut short"):
+        load(place)
+
+
+def test_a_file_that_is_missing(saved):
+    _, place, _ = saved
+    (place / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model.safetensors is missing; copy the whole directory"):
+        load(place)
+
+
+def test_a_changed_file(saved):
+    _, place, _ = saved
+    config = place / "config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"n_rows": 48', '"n_rows": 49'))
+    with pytest.raises(ValueError, match=r"config.json: it was changed since it was written"):
+        load(place)
+    config.write_text(text)
+    tensors = bytearray((place / "model.safetensors").read_bytes())
+    tensors[-1] ^= 1
+    (place / "model.safetensors").write_bytes(tensors)
+    with pytest.raises(ValueError, match="model.safetensors: it was cut short or changed"):
+        load(place)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 99, "natpn": "9.9"}, "written with schema 99 by natpn 9.9, and this natpn .* update natpn"),
+        ({"class": "os.system"}, "The model is a 'os.system'; known are NatPNClassifier, NatPNRegressor"),
+        ({"family": {"name": "unknown", "parameters": {}}}, "no family is called 'unknown'"),
+        ({"family": []}, "the model cannot be read"),
+        ({"inputs": {"kind": "unknown"}}, "the model cannot be read"),
+        ({"units": None}, "the model cannot be read"),
+        ({"tensors_sha256": None}, "cut short or changed"),
+        ({"schema": "one"}, "not the description of a natpn model"),
+    ],
+)
+def test_another_config_with_a_right_checksum(saved, change, message):
+    _, place, _ = saved
+    config = json.loads((place / "config.json").read_text()) | change
+    del config["sha256"]
+    config["sha256"] = saving.checksum(config)
+    (place / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        load(place)
+
+
+def test_a_model_is_replaced(saved):
+    _, place, X = saved
+    other = clone(REGRESSOR).set_params(random_state=5).fit(X, numbers(60)[1])
+    other.save(place)
+    assert_same(other, load(place), X)
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("what", ["a file", "a directory", "a config of another program"])
+def test_nothing_else_is_replaced(saved, tmp_path, what):
+    model, _, _ = saved
+    place = tmp_path / "mine"
+    if what == "a file":
+        place.write_text("mine")
+    else:
+        place.mkdir()
+        (place / "notes.txt").write_text("mine")
+        if what == "a config of another program":
+            (place / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="exists and is not a model.*choose another directory"):
+        model.save(place)
+    assert (place if what == "a file" else place / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("step", ["writing", "first rename", "second rename"])
+def test_a_save_that_fails_leaves_the_old_model_whole(saved, monkeypatch, step):
+    model, place, X = saved
+    other = clone(REGRESSOR).set_params(random_state=5).fit(X, numbers(60)[1])
+    replace, calls = os.replace, []
+
+    def failing(a, b):
+        calls.append(a)
+        if len(calls) == (1 if step == "first rename" else 2):
+            raise OSError("disk full")
+        replace(a, b)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+        if step == "writing":
+            patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+        else:
+            patch.setattr(os, "replace", failing)
+        other.save(place)
+    assert_same(model, load(place), X)
+    assert [path.name for path in place.parent.iterdir()] == ["model"]
+
+
+KILLED = """
+import os, sys
+import numpy as np
+from natpn import load
+model = load(sys.argv[1])
+moment, replace, calls = int(sys.argv[2]), os.replace, []
+def kill(*_):
+    calls.append(1)
+    if len(calls) > moment:
+        os._exit(9)
+def killing(a, b):
+    kill()
+    replace(a, b)
+fsync = os.fsync
+os.replace = killing
+os.fsync = lambda descriptor: (kill(), fsync(descriptor))
+model.n_rows_ = 7
+model.save(sys.argv[1])
+"""
+
+
+def test_a_save_that_is_killed_leaves_one_model_whole(saved):
+    """At every write and rename: the old one is found until the new one is there, and a later save tidies up."""
+    model, place, X = saved
+    for moment in range(4):
+        done = subprocess.run([sys.executable, "-c", KILLED, str(place), str(moment)], check=False)
+        assert done.returncode == 9
+        again = load(place)
+        assert again.n_rows_ == model.n_rows_
+        assert_same(model, again, X)
+    model.save(place)
+    assert_same(model, load(place), X)
+    assert not (place.parent / ".model.old").exists()
+
+
+def test_the_model_of_an_earlier_version_is_read():
+    """`tests/estimators/data/schema_1` was written by natpn 0.1.0; later versions prove that they can read it."""
+    assert sum(path.stat().st_size for path in FIXTURE.iterdir()) < 400_000
+    model = load(FIXTURE / "model")
+    wanted = json.loads((FIXTURE / "predictions.json").read_text())
+    frame = pd.DataFrame(wanted["X"])
+    assert model.predict(frame).tolist() == wanted["prediction"]
+    assert_allclose(model.predict_proba(frame), wanted["probabilities"], rtol=1e-6, atol=1e-9)
+    distribution = model.predict_dist(frame)
+    assert_allclose(distribution.familiarity, wanted["familiarity"], rtol=1e-6, atol=1e-9)
+    assert_allclose(distribution.novelty_p, wanted["novelty_p"], rtol=1e-6)
+    assert model.predict_set(frame).tolist() == wanted["set"]
+
+
+def write_fixture() -> None:
+    """Write the fixture: `python -c "from estimators.test_persistence import write_fixture; write_fixture()"`."""
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(0)
+    number = generator.normal(size=120)
+    frame = pd.DataFrame({
+        "number": np.where(generator.random(120) < 0.1, np.nan, number),
+        "colour": generator.choice(["red", "green", "blue"], 120),
+        "truth": generator.random(120) < 0.5,
+    })  # fmt: skip
+    y = np.where((number > 0) ^ (frame["colour"] == "red"), "yes", "no")
+    model = NatPNClassifier(latent_dim=4, ensemble_size=1, max_epochs=30, calibrate="conformal", random_state=0)
+    model.fit(frame, y)
+    shutil.rmtree(FIXTURE, ignore_errors=True)
+    FIXTURE.mkdir(parents=True)
+    model.save(FIXTURE / "model")
+    rows = {
+        "number": [0.3, -1.2, None, 0.5, 1e6],
+        "colour": ["red", "green", "blue", "purple", "red"],
+        "truth": [True, False, True, True, False],
+    }
+    new = pd.DataFrame(rows)
+    distribution = model.predict_dist(new)
+    found = {
+        "X": rows,
+        "prediction": model.predict(new).tolist(),
+        "probabilities": model.predict_proba(new).tolist(),
+        "familiarity": distribution.familiarity.tolist(),
+        "novelty_p": distribution.novelty_p.tolist(),
+        "set": model.predict_set(new).tolist(),
+    }
+    (FIXTURE / "predictions.json").write_text(json.dumps(found, indent=1) + "\n")
