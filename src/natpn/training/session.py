@@ -74,7 +74,8 @@ class Session:
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(
                 f"checkpoint_dir: {self.directory} holds a run with other settings or data "
-                f"({state['fingerprint']}, now {self.fingerprint}); choose an empty directory, or delete {path} to start again"
+                f"({state['fingerprint']}, now {self.fingerprint}); choose an empty directory, or "
+                f"delete {path} to start again"
             )
         self.network.load_state_dict(state["network"])
         self.history, self.finished, self.running = state["history"], state["finished"], state["running"]
