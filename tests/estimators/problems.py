@@ -39,9 +39,7 @@ def targets(family: str, rows: int, seed: int = 0) -> tuple[Floats, NDArray[Any]
     found = {
         "categorical": lambda: classes(rows, seed)[1],
         "bernoulli": lambda: (generator.random(rows) < share).astype(float),
-        "multinomial": lambda: (
-            np.stack([generator.binomial(10, p, size=1)[0] * np.array([1, -1]) for p in share]) + [0, 10]
-        ),
+        "multinomial": lambda: np.stack([ones := generator.binomial(10, share), 10 - ones], 1),
         "normal": lambda: X[:, 0] + 0.2 * noise[:, 0],
         "lognormal": lambda: np.exp(X[:, 0] + 0.2 * noise[:, 0]),
         "multivariate_normal": lambda: vectors,

@@ -15,7 +15,7 @@ from natpn.network import NaturalPosteriorEnsemble
 def test_five_members_of_every_family(name):
     X, y = targets(name, 60)
     model = clone(CLASSIFIER) if name == "categorical" else clone(REGRESSOR).set_params(family=name)
-    model.set_params(ensemble_size=5, max_epochs=2).fit(X, y)
+    model.set_params(ensemble_size=5, max_epochs=1).fit(X, y)
     assert isinstance(model.network_, NaturalPosteriorEnsemble)
     assert len(model.network_.members) == 5
     assert model.predict(X).shape == y.shape

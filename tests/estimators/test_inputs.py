@@ -58,7 +58,7 @@ def test_an_encoder_by_name():
     X, y = images(size=16)
     model = clone(CLASSIFIER).set_params(encoder="resnet18", max_epochs=1).fit(X, y)
     assert model.predict(X).shape == (ROWS,)
-    with pytest.raises(ValueError, match="'tabular' is not for inputs of shape .* choose 'auto', 'image', 'resnet18'"):
+    with pytest.raises(ValueError, match=r"'tabular' is not for inputs of shape .* choose 'auto', 'image', 'resnet18'"):
         clone(CLASSIFIER).set_params(encoder="tabular").fit(X, y)
     with pytest.raises(ValueError, match=r"'image' is not for inputs of shape \(2,\); choose 'auto', 'tabular'"):
         clone(CLASSIFIER).set_params(encoder="image").fit(*classes(40))
@@ -215,3 +215,12 @@ def test_a_bar_is_shown_if_asked_for(capsys):
         assert shown.out == ""
         assert bool(shown.err) == bool(verbose)
     assert shown.err.count("\n") == 1  # one bar, however many members
+
+
+def test_a_checkpoint_of_a_fit_on_other_data_is_refused(tmp_path):
+    X, y = numbers(60)
+    model = clone(REGRESSOR).set_params(checkpoint_dir=tmp_path)
+    first = clone(model).fit(X, y).predict(X)
+    assert_array_equal(clone(model).fit(X, y).predict(X), first)
+    with pytest.raises(ValueError, match="holds a run with other settings or data"):
+        clone(model).fit(X, y**2)

@@ -61,7 +61,7 @@ def test_a_heavy_row_draws_predictions_to_it():
     ("weight", "message"),
     [
         (-np.ones(40), "expected none below 0, got -1.0 in row 0"),
-        (np.zeros(40), "at least one above 0"),
+        (np.zeros(40), "at least one (above 0|non-zero)"),
         (np.full(40, np.nan), "NaN"),
         (np.ones(39), "sample_weight.shape"),
         (np.eye(40)[0], "at least 2 rows"),

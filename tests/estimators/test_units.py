@@ -75,7 +75,7 @@ def test_very_large_and_tiny_targets(name, scale):
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 1e-320])
 def test_targets_beyond_the_range_of_squares_are_refused(scale):
     X, y = numbers(30)
-    with pytest.raises(ValueError, match="y: expected numbers up to 1e150 .* choose another unit"):
+    with pytest.raises(ValueError, match=r"y: expected numbers up to 1e150 .* choose another unit"):
         clone(REGRESSOR).fit(X, scale * y)
 
 

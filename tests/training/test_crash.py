@@ -46,8 +46,25 @@ def test_a_finished_run_is_not_repeated(tmp_path):
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     family, train, held_out = problem("normal")
     fit(network(family), train, held_out, max_epochs=1, checkpoint_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"checkpoint_dir: .* holds a run with other settings.*delete"):
+    with pytest.raises(ValueError, match=r"checkpoint_dir: .* holds a run with other settings or data.*delete"):
         fit(network(family), train, held_out, max_epochs=2, checkpoint_dir=tmp_path)
+
+
+@pytest.mark.parametrize("part", ["x", "y", "weight", "order", "rows", "validation"])
+def test_a_checkpoint_of_a_run_on_other_data_is_refused(tmp_path, part):
+    family, (x, y), held_out = problem("normal")
+    weight = torch.ones(len(y))
+    fit(network(family), (x, y, weight), held_out, max_epochs=1, checkpoint_dir=tmp_path)
+    other = {
+        "x": ((x + 0.01, y, weight), held_out),
+        "y": ((x, y + 0.01, weight), held_out),
+        "weight": ((x, y, 2 * weight), held_out),
+        "order": ((x.flip(0), y.flip(0), weight), held_out),
+        "rows": ((x[1:], y[1:], weight[1:]), held_out),
+        "validation": ((x, y, weight), (held_out[0], -held_out[1])),
+    }
+    with pytest.raises(ValueError, match=r"checkpoint_dir: .* holds a run with other settings or data"):
+        fit(network(family), *other[part], max_epochs=1, checkpoint_dir=tmp_path)
 
 
 def test_an_interrupted_epoch_leaves_the_last_checkpoint_whole(tmp_path, monkeypatch):

@@ -240,9 +240,8 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     except TypeError:
         index, wrong = np.zeros(len(y), np.int64), np.ones(len(y), bool)
     if np.any(wrong):
-        raise ValueError(
-            f"y: the label {np.asarray(y)[wrong].tolist()[0]!r} was not in training, where there were {_some(classes.tolist())}"
-        )
+        label = np.asarray(y)[wrong].tolist()[0]
+        raise ValueError(f"y: the label {label!r} was not in training, where there were {_some(classes.tolist())}")
     return np.asarray(index, np.int64)
 
 

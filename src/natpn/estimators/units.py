@@ -26,6 +26,9 @@ from natpn.families.multivariate_normal import pack, unpack
 
 Floats = NDArray[np.float64]
 
+# Positive targets are neither 0 nor infinite in float32: held-out ones may lie far from the few of training.
+_REACH = 80.0
+
 
 @dataclass(frozen=True)
 class Units:
@@ -61,12 +64,14 @@ class Units:
     def standardise(self, y: Floats) -> Tensor:
         """Return targets as training sees them, in float32."""
         if _is(self.family, "lognormal"):
-            scaled = np.exp((np.log(y) - self.location) / self.scale)
+            scaled = np.exp(np.clip((np.log(y) - self.location) / self.scale, -_REACH, _REACH))
         elif self.trials is not None:
             scaled = y
         else:
             scaled = y.reshape(len(y), -1) - self.location
             scaled = (scaled / self.scale).reshape(y.shape)
+            if _is(self.family, "gamma", "exponential"):
+                scaled = np.maximum(scaled, np.exp(-_REACH))
         return torch.from_numpy(np.asarray(scaled, dtype=np.float32))
 
     def restore(self, chi: Tensor) -> Tensor:

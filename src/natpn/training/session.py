@@ -73,8 +73,9 @@ class Session:
         state = torch.load(path, map_location=self.device, weights_only=True)
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(
-                f"checkpoint_dir: {self.directory} holds a run with other settings ({state['fingerprint']}, now "
-                f"{self.fingerprint}); choose an empty directory, or delete {path} to start again"
+                f"checkpoint_dir: {self.directory} holds a run with other settings or data "
+                f"({state['fingerprint']}, now {self.fingerprint}); choose an empty directory, or "
+                f"delete {path} to start again"
             )
         self.network.load_state_dict(state["network"])
         self.history, self.finished, self.running = state["history"], state["finished"], state["running"]
