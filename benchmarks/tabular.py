@@ -5,8 +5,8 @@
 Splits: 20 % test by seed, as in `quality.py`; a model gets all other rows and holds out what it needs. Everybody runs
 with defaults, the same for all data sets; what has no default is below, beside the model. Scores:
 
-- RMSE or accuracy (%), the mean negative log-likelihood and, for numbers, the CRPS of test rows in the units of the data
-  (of 200 quantiles); probabilities are at least 2e-16, as in scikit-learn's `log_loss`;
+- RMSE or accuracy (%), the mean negative log-likelihood and, for numbers, the CRPS (of 200 quantiles) of test rows in
+  the units of the data; probabilities are at least 2e-16, as in scikit-learn's `log_loss`;
 - the share of test rows (%) in 90 % intervals, and the mean width of these;
 - detection: areas (%) under the ROC and the precision-recall curve, in-distribution positive, of the log evidence of
   NatPN and of what the others have: minus the standard deviation, the interval's width or the entropy of the classes;
@@ -384,8 +384,10 @@ def print_summary(results: list[dict[str, Any]]) -> None:
                 neither += [name] * (not is_likely and not is_near)
             cells = [f"{len(k)} of {len(here)}" + f" ({', '.join(k)})" * bool(k) for k in (likely, near, neither)]
             print(f"| {ours} | {title} | " + " | ".join(cells) + " |")
-    print("\nDetection, areas under the ROC curve (50 is chance):\n")
     pairs = [(n, k) for n in names for k in next(iter(found[n].values())) if k.endswith(" ROC")]
+    if not pairs:
+        return
+    print("\nDetection, areas under the ROC curve (50 is chance):\n")
     models = [m for m in MODELS if any(m in found[n] for n in names)]
     print("| data → unfamiliar | " + " | ".join(models) + " |\n" + "|---" * (len(models) + 1) + "|")
     columns = [[found[n].get(m, {}).get(k) for n, k in pairs] for m in models]
