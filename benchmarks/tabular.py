@@ -12,8 +12,9 @@ with defaults, the same for all data sets; what has no default is below, beside 
   NatPN and of what the others have: minus the standard deviation, the interval's width or the entropy of the classes;
 - seconds of the fit, and of a prediction with interval and OOD score of 1,000 rows.
 
-A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what
-is there. Other packages: pip install 'natpn[benchmarks]'.
+A model that fails, as NGBoost does where its gradients overflow, is judged by the seeds where it does not. A result is
+appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what is there.
+Other packages: pip install 'natpn[benchmarks]'.
 """
 
 import argparse
@@ -286,7 +287,11 @@ def score(found: Any, y: NDArray[Any]) -> dict[str, float]:
 def run(name: str, model: str, seed: int) -> dict[str, Any]:
     table = read(name, seed)
     start = time.perf_counter()
-    predict = MODELS[model][name in CLASSES](table.X, table.y, seed)
+    try:
+        predict = MODELS[model][name in CLASSES](table.X, table.y, seed)
+    except ValueError as problem:
+        print(f"{model} fails on {name}, seed {seed}: {problem}")
+        return {"data": name, "model": model, "seed": seed, "failed": str(problem)}
     fitted = time.perf_counter()
     predict(np.resize(table.X_test, (TIMED_ROWS, table.X.shape[1])))
     result = {"fit": fitted - start, "predict": time.perf_counter() - fitted}
@@ -316,7 +321,7 @@ def means(results: list[dict[str, Any]], name: str) -> dict[str, dict[str, float
     """Return the mean over seeds of every score of every model."""
     found: dict[str, dict[str, float]] = {}
     for model in MODELS:
-        rows = [r for r in results if r["data"] == name and r["model"] == model]
+        rows = [r for r in results if r["data"] == name and r["model"] == model and "failed" not in r]
         if rows:
             keys = [k for k in rows[0] if k not in ("data", "model", "seed")]
             found[model] = {k: float(np.mean([r[k] for r in rows])) for k in keys}
@@ -324,7 +329,7 @@ def means(results: list[dict[str, Any]], name: str) -> dict[str, dict[str, float
 
 
 def error(results: list[dict[str, Any]], name: str, model: str, key: str) -> str:
-    values = [r[key] for r in results if r["data"] == name and r["model"] == model]
+    values = [r[key] for r in results if r["data"] == name and r["model"] == model and "failed" not in r]
     return f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}" if len(values) > 1 else ""
 
 
@@ -356,7 +361,8 @@ def print_data(results: list[dict[str, Any]], name: str) -> None:
             if k in best and text == f"{best[k]:{digits}}":
                 text = f"**{text}**"
             cells.append(text + (error(results, name, model, k) if k in ("rmse", "accuracy", "nll") else ""))
-        print(f"| {model} | " + " | ".join(cells) + " |")
+        failed = sum(r["data"] == name and r["model"] == model and "failed" in r for r in results)
+        print(f"| {model}" + f" (failed {failed} times)" * bool(failed) + " | " + " | ".join(cells) + " |")
     print()
 
 
