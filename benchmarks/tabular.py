@@ -317,6 +317,13 @@ COLUMNS = {
 }
 
 
+def complete(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of seeds that all models have which ran on the data set at all."""
+    ran = {(r["data"], r["model"]) for r in results}
+    done = {(r["data"], r["model"], r["seed"]) for r in results}
+    return [r for r in results if all((name, m, r["seed"]) in done for name, m in ran if name == r["data"])]
+
+
 def means(results: list[dict[str, Any]], name: str) -> dict[str, dict[str, float]]:
     """Return the mean over seeds of every score of every model."""
     found: dict[str, dict[str, float]] = {}
@@ -437,7 +444,7 @@ def main() -> None:
     packages = ("natpn", "numpy", "scikit-learn", "torch", *versions)
     named = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
     print(f"{datetime.date.today()}, Python {platform.python_version()}, {named}\n")
-    results = [r for r in results if r["data"] in arguments.data and r["model"] in arguments.models]
+    results = complete([r for r in results if r["data"] in arguments.data and r["model"] in arguments.models])
     for name in arguments.data:
         if any(r["data"] == name for r in results):
             print_data(results, name)
