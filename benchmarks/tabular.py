@@ -369,7 +369,7 @@ def print_data(results: list[dict[str, Any]], name: str) -> None:
                 text = f"**{text}**"
             cells.append(text + (error(results, name, model, k) if k in ("rmse", "accuracy", "nll") else ""))
         failed = sum(r["data"] == name and r["model"] == model and "failed" in r for r in results)
-        print(f"| {model}" + f" (failed {failed} times)" * bool(failed) + " | " + " | ".join(cells) + " |")
+        print(f"| {model}" + f" ({failed} failed)" * bool(failed) + " | " + " | ".join(cells) + " |")
     print()
 
 
