@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import integrate, stats
 from sklearn.metrics import mean_squared_error
 
 from natpn import metrics
@@ -37,6 +37,32 @@ def test_calibration():
     assert metrics.quantile_calibration(stats.norm.cdf(y, scale=2)) == pytest.approx(expected, rel=1e-3)
 
 
+def test_crps_is_its_definition():
+    y, draws = RNG.normal(size=20), RNG.normal(size=(20, 7))
+    expected = [
+        np.abs(draws[i] - y[i]).mean() - 0.5 * np.abs(draws[i][:, None] - draws[i]).mean() for i in range(len(y))
+    ]
+    assert metrics.crps(y, draws) == pytest.approx(np.mean(expected))
+    assert metrics.crps(y, y[:, None] - 3) == pytest.approx(3)
+
+
+@pytest.mark.parametrize("law", [stats.norm(1, 2), stats.t(3), stats.gamma(2)], ids=["normal", "t", "gamma"])
+def test_crps_of_quantiles(law):
+    """∫ (F(x) − 1{x ≥ y})² dx, and the closed form of the Normal."""
+    y, k = np.array([-2.0, 0.3, 5.0]), 2000
+    draws = np.tile(law.ppf((np.arange(k) + 0.5) / k), (len(y), 1))
+    integrals = [
+        integrate.quad(lambda x: law.cdf(x) ** 2, -np.inf, target)[0]
+        + integrate.quad(lambda x: law.sf(x) ** 2, target, np.inf)[0]
+        for target in y
+    ]
+    assert metrics.crps(y, draws) == pytest.approx(np.mean(integrals), rel=1e-4)
+    if law.dist.name == "norm":
+        z = (y - 1) / 2
+        closed = 2 * (z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi))
+        assert metrics.crps(y, draws) == pytest.approx(closed.mean(), rel=1e-4)
+
+
 def test_detection():
     inside, outside = RNG.normal(1, 1, 200), RNG.normal(0, 1, 300)
     pairs = np.mean((inside[:, None] > outside) + 0.5 * (inside[:, None] == outside))
@@ -55,6 +81,7 @@ def test_detection():
         (lambda: metrics.brier_norm([0, 2], np.ones((2, 2)) / 2), "class indices from 0 to 1, got 0 to 2"),
         (lambda: metrics.rmse([1.0], [1.0, 2.0]), "same non-empty shape"),
         (lambda: metrics.quantile_calibration([0.5, 1.5]), "expected probabilities"),
+        (lambda: metrics.crps([1.0, 2.0], [[1.0, 2.0]]), r"\(rows, draws\) with 2 rows as in y, got \(1, 2\)"),
         (lambda: metrics.detection([], [1.0]), "familiar: expected a non-empty vector"),
     ],
 )

@@ -4,6 +4,7 @@
   squares.
 - `quantile_calibration`: 100 · √(mean over p = 0.1 … 0.9 of (p − c_p)²), c_p the share of targets in the central
   interval of mass p.
+- `crps`: the mean of E|X − y| − ½ E|X − X′|, X and X′ independent draws from the prediction, in the units of y.
 - `detection`: areas under the precision-recall and the ROC curve with in-distribution as the positive class and
   confidence, log evidence for instance, as the score.
 """
@@ -50,6 +51,22 @@ def quantile_calibration(cdf: ArrayLike) -> float:
     mass = np.arange(1, 10) / 10
     inside = np.mean(np.abs(2 * values - 1) <= mass[:, None] + 1e-12, axis=1)
     return float(100 * np.sqrt(np.mean((inside - mass) ** 2)))
+
+
+def crps(y: ArrayLike, draws: ArrayLike) -> float:
+    """Return the continuous ranked probability score of equally likely values, K a row.
+
+    Args:
+        y: The targets, (rows,).
+        draws: Samples of the prediction, (rows, K), or better its quantiles at the levels (k − ½)/K.
+    """
+    truth, values = _vector(y, "y"), np.sort(np.asarray(draws, dtype=np.float64), axis=-1)
+    if values.ndim != 2 or len(values) != len(truth) or not values.shape[1]:
+        raise ValueError(f"draws: expected shape (rows, draws) with {len(truth)} rows as in y, got {values.shape}")
+    k = values.shape[1]
+    level = (np.arange(k) + 0.5) / k
+    distance = values - truth[:, None]
+    return float(2 * np.mean(distance * ((distance > 0) - level)))
 
 
 def detection(familiar: ArrayLike, unfamiliar: ArrayLike) -> tuple[float, float]:
