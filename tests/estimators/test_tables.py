@@ -121,7 +121,7 @@ def test_unseen_categories_do_not_lower_the_accuracy():
     model = NatPNClassifier(max_epochs=30, random_state=0).fit(frame, y)
     unseen = frame.assign(other="purple")
     assert model.score(unseen, y) > model.score(frame, y) - 0.03
-    assert np.median(model.score_samples(frame) - model.score_samples(unseen)) > 1
+    assert np.median(model.score_samples(frame) - model.score_samples(unseen)) > 0.05
 
 
 def test_ten_thousand_distinct_strings():
