@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
@@ -222,3 +223,15 @@ def test_coverage_is_a_share(coverage):
         clone(REGRESSOR).fit(X, y).predict_interval(X, coverage)
     with pytest.raises(ValueError, match="coverage: expected a share between 0 and 1"):
         clone(CLASSIFIER).fit(*classes(40)).predict_set(X, coverage)
+
+
+def test_what_counts_as_seen_is_what_training_rows_had():
+    """A level that calibration rows alone have is new in them, as it would be in a new row."""
+    generator = np.random.default_rng(0)
+    rows = 1200
+    frame = pd.DataFrame({"x": generator.normal(size=rows), "who": generator.zipf(1.6, size=rows).astype(str)})
+    y = (frame["x"] > 0).to_numpy()
+    model = NatPNClassifier(calibrate="conformal", max_epochs=3, random_state=0).fit(frame[:800], y[:800])
+    assert [column.n_rows for column in model.inputs_.table.columns] == [model.n_rows_] * 2 == [640] * 2
+    alarms = (model.predict_dist(frame[800:]).novelty_p < 0.05).mean()
+    assert alarms <= allowed(0.05, 80, 400)

@@ -152,9 +152,13 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
             )
-        X, y, groups, weight, rows = self._arrange(X, y, groups, sample_weight)
-        split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
-        if X_val is not None or y_val is not None:
+        X, y, groups, weight = self._arrange(X, y, groups, sample_weight)
+        if X_val is None and y_val is None:
+            split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
+            # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
+            rows = self.inputs_.fit(take(X, split.train)).transform(X)
+        else:
+            rows = self.inputs_.fit(X).transform(X)
             rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
         self._set_family(y[split.train], None if weight is None else weight[split.train])
         tensors = [
@@ -245,8 +249,8 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _arrange(
         self, X: Any, y: Floats, groups: NDArray[np.int64], sample_weight: ArrayLike | None
-    ) -> tuple[Any, Floats, NDArray[np.int64], Floats | None, NDArray[np.float32]]:
-        """Repeat rows by their weights and sort them by content; then learn the inputs."""
+    ) -> tuple[Any, Floats, NDArray[np.int64], Floats | None]:
+        """Repeat rows by their weights and sort them by content."""
         index, weight = repetitions(X, sample_weight, n_rows(X))
         if len(index) < 2:
             raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(index)}, that is 1 sample")
@@ -254,8 +258,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         order = order_by_content(self.inputs_.fit(X).transform(X), y[index], weight)
         X, index = take(X, order), index[order]
         weight = None if weight is None else weight[order]
-        # Once more, in that order: sums depend on it in their last digit.
-        return X, y[index], groups[index], weight, self.inputs_.fit(X).transform(X)
+        return X, y[index], groups[index], weight
 
     def _append(
         self, rows: NDArray[np.float32], y: Floats, weight: Floats | None, X_val: Any, y_val: Any
