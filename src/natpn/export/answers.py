@@ -14,10 +14,14 @@ from torch import Tensor, nn
 from natpn.densities import Density, GaussianMixture
 from natpn.densities import expectation_maximization as em
 from natpn.distributions import CompoundGamma, Distribution, LogStudentT
+from natpn.distributions.multivariate_t import log_determinant
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.units import Units
 from natpn.export.preparation import prepare
 from natpn.families import FAMILIES, Family, Posterior
+from natpn.families.gamma import GammaPosterior
+from natpn.families.lognormal import LogNormalPosterior
+from natpn.families.multivariate_normal import MultivariateNormal, MultivariateNormalPosterior, pack
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -142,6 +146,7 @@ class Answers(nn.Module):
         self.units: Units | None = getattr(model, "units_", None)
         self.prior_log_n = model._prior_log_n
         self.outputs = list(describe_outputs(model))
+        self.standard_entropy = _standard_entropy(model.family_)
         held_out = torch.from_numpy(model.calibration_.log_evidence).double()
         self.n_held_out = len(held_out)
         self.n_steps = self.n_held_out.bit_length()
@@ -173,7 +178,7 @@ class Answers(nn.Module):
             "chi": posterior.mean_statistics,
             "n": posterior.n,
             "std": lambda: predictive.variance.sqrt(),
-            "aleatoric": lambda: posterior.likelihood().entropy(),
+            "aleatoric": lambda: self._aleatoric(posterior),
             "quantiles": lambda: self._quantiles(predictive),
         }
 
@@ -185,6 +190,19 @@ class Answers(nn.Module):
             below = torch.where(self.held_out[further - 1] <= log_evidence, further, below)
         return (1 + below.double()) / (self.n_held_out + 1)
 
+    def _aleatoric(self, posterior: Posterior[Any]) -> Tensor:
+        """Return the entropy of the likelihood: that of a standard one, and by how much its units are larger."""
+        if self.standard_entropy is None:
+            entropy: Tensor = posterior.likelihood().entropy()
+            return entropy
+        chi = posterior.mean_statistics
+        if isinstance(posterior, GammaPosterior):
+            return self.standard_entropy + chi[..., 0].log()
+        if isinstance(posterior, MultivariateNormalPosterior):
+            return self.standard_entropy + log_determinant(posterior.factor)
+        value = self.standard_entropy + 0.5 * chi[..., 1].log()
+        return value + chi[..., 0] if isinstance(posterior, LogNormalPosterior) else value
+
     def _quantiles(self, predictive: Distribution) -> Tensor:
         """Return quantiles at `LEVELS`, (rows, levels)."""
         if isinstance(predictive, CompoundGamma):  # of shape 1: F(y) = 1 − (1 + y/(a s))^{−a}
@@ -192,6 +210,21 @@ class Answers(nn.Module):
             return scale * a * torch.expm1(-torch.log1p(-self.levels) / a)
         failure = 1 - predictive.mean.unsqueeze(-1)
         return (failure < self.levels).double()
+
+
+def _standard_entropy(family: Family) -> float | None:
+    """Return the entropy of a family's likelihood with mean 0 and variance 1, or mean 1; None if that is no unit."""
+    name = name_of(family)
+    if name in ("gamma", "exponential"):
+        chi = [1.0]
+    elif name in ("normal", "lognormal"):
+        chi = [0.0, 1.0]
+    elif isinstance(family, MultivariateNormal):
+        chi = [*[0.0] * family.dimension, *pack(torch.eye(family.dimension)).tolist()]
+    else:
+        return None
+    standard = family.posterior(family.evidence(torch.tensor(chi, dtype=torch.float64), 0.0))
+    return float(standard.likelihood().entropy())
 
 
 def _frozen(network: nn.Module) -> nn.Module:

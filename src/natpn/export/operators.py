@@ -3,10 +3,10 @@
 | operator | here |
 |---|---|
 | `leaky_relu` | max(x, slope · x) |
+| `clamp`, `full_like` | with bounds and values as float64 tensors; ONNX's would be rounded to float32, 10⁻²⁰⁰ to 0 |
 | `softplus`, `logaddexp` | the larger one + log(1 + e^{−distance}) |
 | `log1p` | x log(u)/(u − 1) with u = 1 + x rounded, which cancels the rounding; ONNX would lose small x |
 | `expm1` | (u − 1) x/log u with u = eˣ rounded, for the same reason |
-| `lgamma` | Stirling's formula and `natpn.special.binet` |
 | `i0e`, `i1e` | the mean of e^{x(cos θ − 1)}, times cos θ, over the circle; beyond x = 50 the expansion in 1/x |
 | `qr` | modified Gram–Schmidt, whose R is as exact as Householder's |
 
@@ -20,8 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from natpn.special import HALF_LOG_2PI, binet
-
 _FAR = 50.0  # from here on eight terms of the Bessel functions' expansions are exact
 _NODES = 40  # up to there as many nodes on half a circle are
 _TERMS = 8
@@ -33,9 +31,26 @@ def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
     return torch.where(x > 0, x, x * slope)
 
 
+def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    """Return x cut to [low, high]; NaN stays NaN."""
+    if low is not None:
+        x = torch.maximum(x, _constant(low, x))
+    return x if high is None else torch.minimum(x, _constant(high, x))
+
+
+def full_like(x: Tensor, value: float, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    """Return a tensor of x's shape with the value everywhere."""
+    return _constant(value, x, dtype).expand(x.shape)
+
+
+def _constant(value: float, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Return a number in full precision: as a summand it has that of the other summand, elsewhere float32."""
+    return torch.zeros((), dtype=dtype or like.dtype, device=like.device) + value
+
+
 def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """Return log(1 + e^{βx})/β, which needs no threshold."""
-    return x.clamp(min=0) + log1p((-beta * x.abs()).exp()) / beta
+    return clamp(x, 0.0) + log1p((-beta * x.abs()).exp()) / beta
 
 
 def logaddexp(a: Tensor, b: Tensor) -> Tensor:
@@ -58,11 +73,6 @@ def expm1(x: Tensor) -> Tensor:
     return torch.where(u == 1, x, torch.where(edge, u - 1, (inner - 1) * (x / inner.log())))
 
 
-def lgamma(x: Tensor) -> Tensor:
-    """Return log Γ(x) for x > 0."""
-    return binet(x) + (x - 0.5) * x.log() - x + HALF_LOG_2PI
-
-
 def i0e(x: Tensor) -> Tensor:
     """Return e^{−x} I₀(x) for x ≥ 0."""
     return _bessel(x, 0)
@@ -76,8 +86,8 @@ def i1e(x: Tensor) -> Tensor:
 def _bessel(x: Tensor, order: int) -> Tensor:
     angles = (torch.arange(_NODES, dtype=x.dtype, device=x.device) + 0.5) * (math.pi / _NODES)
     cosine = torch.cos(angles)
-    near = ((x.clamp(max=_FAR).unsqueeze(-1) * (cosine - 1)).exp() * cosine**order).mean(-1)
-    far = x.clamp(min=_FAR)
+    near = ((clamp(x, None, _FAR).unsqueeze(-1) * (cosine - 1)).exp() * cosine**order).mean(-1)
+    far = clamp(x, _FAR)
     term = total = torch.ones_like(far)
     for k in range(1, _TERMS + 1):
         term = term * ((2 * k - 1) ** 2 - 4 * order**2) / (8 * k * far)
@@ -91,7 +101,7 @@ def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     columns = a.shape[-1]
     for j in range(columns):
         length = rest[..., :1].square().sum(-2, keepdim=True).sqrt()  # (..., 1, 1)
-        direction = rest[..., :1] / length.clamp(min=_TINY)
+        direction = rest[..., :1] / clamp(length, _TINY)
         others = (direction * rest[..., 1:]).sum(-2, keepdim=True)
         before = torch.zeros_like(a[..., :1, :j])
         rows.append(torch.cat([before, length, others], -1))
@@ -105,11 +115,12 @@ def operators() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return {
         aten.leaky_relu.default: leaky_relu,
+        aten.clamp.default: clamp,
+        aten.full_like.default: full_like,
         aten.softplus.default: softplus,
         aten.logaddexp.default: logaddexp,
         aten.log1p.default: log1p,
         aten.expm1.default: expm1,
-        aten.lgamma.default: lgamma,
         aten.special_i0e.default: i0e,
         aten.special_i1e.default: i1e,
         aten.linalg_qr.default: qr,

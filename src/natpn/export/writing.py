@@ -131,7 +131,12 @@ def _translate(answers: Answers) -> Any:
             graph = torch.export.export(answers, (example,), dynamic_shapes=({0: rows},), strict=False)
             graph = graph.run_decompositions(operators())
             program = torch.onnx.export(
-                graph, dynamo=True, verbose=False, input_names=["X"], output_names=answers.outputs
+                graph,
+                dynamo=True,
+                verbose=False,
+                input_names=["X"],
+                output_names=answers.outputs,
+                custom_translation_table={torch.ops.aten.scalar_tensor.default: _exact_scalar},
             )
         except Exception as error:  # torch raises many kinds
             reason = str(error).strip().splitlines()
@@ -143,6 +148,13 @@ def _translate(answers: Answers) -> Any:
     proto = program.model_proto
     _forget_the_code(proto)
     return proto
+
+
+def _exact_scalar(s: float, dtype: int = -1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
+    """Translate a number as what it is: torch's own translation rounds it to float32 first."""
+    onnx, opset = _import_onnx(), importlib.import_module("onnxscript").opset20
+    kind = onnx.TensorProto.FLOAT if dtype == -1 else dtype
+    return opset.Constant(value=onnx.helper.make_tensor("number", kind, [], [s]))
 
 
 def _parts(network: nn.Module) -> str:
