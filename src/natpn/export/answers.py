@@ -1,8 +1,8 @@
 """An estimator as one module: inputs in the user's units → a tuple of named outputs.
 
 Inputs are prepared by `natpn.export.preparation`; network, update, units and predictive distributions are called, not
-stated again. What stands here is what the estimators calculate in numpy: familiarity, epistemic uncertainty, `novelty_p`,
-the median of `lognormal`, and the quantiles that have a closed form.
+stated again. What stands here is what the estimators calculate in numpy: familiarity, epistemic uncertainty,
+`novelty_p`, the median of `lognormal`, and the quantiles that have a closed form.
 """
 
 import copy
@@ -19,7 +19,7 @@ from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.units import Units
 from natpn.export.preparation import prepare
 from natpn.families import FAMILIES, Family, Posterior
-from natpn.families.gamma import GammaPosterior
+from natpn.families.gamma import Gamma, GammaPosterior
 from natpn.families.lognormal import LogNormalPosterior
 from natpn.families.multivariate_normal import MultivariateNormal, MultivariateNormalPosterior, pack
 
@@ -38,13 +38,14 @@ PARAMETERS = {
     "multinomial": "class probabilities; n·chi is the parameter of the Dirichlet posterior",
     "normal": "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and "
     "scale² = variance·(n + 1)/n",
-    "lognormal": "mean and variance of the logarithm; the predictive is the exponential of Student's t with n degrees of "
-    "freedom, that centre, and scale² = variance·(n + 1)/n",
+    "lognormal": "mean and variance of the logarithm; the predictive is the exponential of Student's t with n degrees "
+    "of freedom, that centre, and scale² = variance·(n + 1)/n",
     "multivariate_normal": "the mean and the lower triangle, by rows, of the Cholesky factor of the covariance; the "
     "predictive is the multivariate t with n degrees of freedom and scale matrix covariance·(n + 1)/n",
-    "poisson": "the rate; n·chi and n are shape and rate of its Gamma posterior, and the predictive is negative binomial "
-    "with mean chi and size n·chi",
-    "negative_binomial": "the mean; n·chi and n·r + 1 are the parameters of the Beta posterior of the success probability",
+    "poisson": "the rate; n·chi and n are shape and rate of its Gamma posterior, and the predictive is negative "
+    "binomial with mean chi and size n·chi",
+    "negative_binomial": "the mean; n·chi and n·r + 1 are the parameters of the Beta posterior of the probability "
+    "of success",
     "exponential": "the mean; n + 1 and n·chi are shape and rate of the Gamma posterior of its inverse",
     "gamma": "the mean; k·n + 1 and n·chi are shape and rate of the Gamma posterior of the rate, k being the shape",
     "von_mises_fisher": "the mean vector; concentration·n·chi is the parameter of the posterior of the direction",
@@ -60,7 +61,7 @@ def name_of(family: Family) -> str:
 
 def has_quantiles(family: Family) -> bool:
     """Say whether quantiles of the predictive distribution have a closed form."""
-    return name_of(family) == "bernoulli" or (name_of(family) in ("gamma", "exponential") and vars(family)["shape"] == 1)
+    return name_of(family) == "bernoulli" or (isinstance(family, Gamma) and family.shape == 1)
 
 
 def describe_outputs(model: NatPNEstimator) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Inputs in the user's units → what the network sees, as modules: the part of `natpn.estimators.inputs` that is numbers.
+"""Inputs in the user's units → what the network sees, as modules: `natpn.estimators.inputs` for numbers.
 
 Every column of numbers or truth values is three simple maps, of which each column has its own constants:
 

@@ -30,8 +30,8 @@ _LARGEST = 2**31 - 1  # bytes of a file of Protocol Buffers
 def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     """Write a fitted estimator as an ONNX file; a file that is there is replaced.
 
-    The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Its outputs
-    are described in the metadata of the file, by name. A table with categories or dates is taken as
+    The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Its
+    outputs are described in the metadata of the file, by name. A table with categories or dates is taken as
     `natpn.tabular.TableTransform` encodes it; the transform is in the metadata too.
 
     Args:
@@ -139,14 +139,15 @@ def _translate(answers: Answers) -> Any:
                 custom_translation_table={torch.ops.aten.scalar_tensor.default: _exact_scalar},
             )
         except Exception as error:  # torch raises many kinds
-            reason = str(error).strip().splitlines()
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise ValueError(
-                f"model: torch cannot translate a part of it, {_parts(answers.network)}: {reason[0] if reason else error!r}"
+                f"model: torch cannot translate a part of it, {_parts(answers.network)}: {reason}"
             ) from error
     if program is None:
         raise ValueError("model: torch returned no graph")
     proto = program.model_proto
     _forget_the_code(proto)
+    _name_the_rows(proto.graph)
     return proto
 
 
@@ -158,7 +159,8 @@ def _exact_scalar(s: float, dtype: int = -1, layout: str = "", device: str = "",
 
 
 def _parts(network: nn.Module) -> str:
-    first = network.members[0] if isinstance(getattr(network, "members", None), nn.ModuleList) else network
+    members = getattr(network, "members", None)
+    first = members[0] if isinstance(members, nn.ModuleList) else network
     names = (type(getattr(first, part, None)).__name__ for part in ("encoder", "density"))
     return "which has the encoder {} and the density {}".format(*names)
 
@@ -173,6 +175,15 @@ def _forget_the_code(proto: Any) -> None:
             part.ClearField("doc_string")
     for value in [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]:
         value.ClearField("metadata_props")
+
+
+def _name_the_rows(graph: Any) -> None:
+    """Call the dimension that is free by its name."""
+    symbol = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == symbol:
+                dim.dim_param = "rows"
 
 
 @contextlib.contextmanager
