@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import onnx
 import onnxruntime
+import pandas as pd
 import pytest
 
 from export.problems import ROWS, ask, assert_agree, fitted, questions, targets
@@ -101,14 +102,14 @@ def test_it_runs_without_torch_and_natpn(directory):
 
 
 def test_a_table_with_categories_is_taken_as_it_is_encoded():
-    rows = [[x, "red" if x > 5 else "blue"] for x in ROWS[:, 1].tolist()]
+    rows = pd.DataFrame({"x0": ROWS[:, 1], "x1": np.where(ROWS[:, 1] > 5, "red", "blue")})
     model = NatPNRegressor(latent_dim=4, max_epochs=2, random_state=0).fit(rows, targets("normal"))
     (sentence,) = writing._about_columns(model)
     assert "'x1' is a category" in sentence
     assert "3 columns" in sentence
     inputs = json.loads(writing._metadata(model, [sentence])["inputs"])
     assert inputs["feature_names"] == ["x0", "x1"]
-    asked = [*rows[:5], [3.0, "green"]]
+    asked = pd.DataFrame({"x0": [*ROWS[:5, 1], 3.0], "x1": ["red", "blue"] * 2 + ["red", "green"]})
     encoded = TableTransform.from_config(inputs["transform"]).transform(asked).astype(float)
     assert_agree(ask(model, encoded), model, asked)
 
