@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from natpn import distributions as distributions
     from natpn import encoders as encoders
     from natpn import estimators as estimators
+    from natpn import export as export
     from natpn import families as families
     from natpn import network as network
     from natpn import parallel as parallel
@@ -36,6 +37,7 @@ _MODULES = (
     "distributions",
     "encoders",
     "estimators",
+    "export",
     "families",
     "network",
     "parallel",
@@ -54,6 +56,7 @@ __all__ = [
     "distributions",
     "encoders",
     "estimators",
+    "export",
     "families",
     "load",
     "network",

@@ -103,7 +103,8 @@ def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
 
 
 def _in_pieces(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    if x.numel() <= _PIECE or x.device.type != "cpu":
+    # a graph that takes any number of rows cannot ask for it
+    if torch.compiler.is_compiling() or x.numel() <= _PIECE or x.device.type != "cpu":
         return kernel(x)
     flat = x.reshape(-1)
     result = torch.empty_like(flat)

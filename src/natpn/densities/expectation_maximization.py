@@ -96,7 +96,12 @@ def _chunk(dim: int) -> int:
 
 def log_density(z: Tensor, theta: Tensor) -> Tensor:
     """Return the log-density of each row, (N,), from natural coefficients."""
-    return torch.cat([(theta @ _features(rows)).logsumexp(0) for rows in torch.split(z, _chunk(z.shape[1]))])
+    return torch.cat([log_density_at_once(rows, theta) for rows in torch.split(z, _chunk(z.shape[1]))])
+
+
+def log_density_at_once(z: Tensor, theta: Tensor) -> Tensor:
+    """Return the same without chunks: for few rows, and for graphs that take any number of them."""
+    return (theta @ _features(z)).logsumexp(0)
 
 
 def sufficient_statistics(

@@ -47,7 +47,7 @@ class _AutoregressiveFlow(Density):
                     nn.init.normal_(parameter, std=0.1)
 
     def _log_prob(self, u: Tensor) -> Tensor:
-        if not len(u):  # torch.distributions cannot sum over no rows
+        if u.shape[0] == 0:  # torch.distributions cannot sum over no rows
             return u.sum(-1)
         base: Tensor
         log_det: Tensor

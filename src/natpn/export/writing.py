@@ -1,0 +1,214 @@
+"""Writing an estimator as one ONNX file: the graph of `natpn.export.answers`, and in its metadata what it means."""
+
+import contextlib
+import importlib
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.inputs import TableInputs
+from natpn.export.answers import LEVELS, Answers, describe_outputs, left_out, name_of
+from natpn.export.operators import operators
+from natpn.export.preparation import other_columns
+
+_EXAMPLE_ROWS = 3
+_LARGEST = 2**31 - 1  # bytes of a file of Protocol Buffers
+
+
+def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
+    """Write a fitted estimator as an ONNX file; a file that is there is replaced.
+
+    The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Its
+    outputs are described in the metadata of the file, by name. A table with categories or dates is taken as
+    `natpn.tabular.TableTransform` encodes it; the transform is in the metadata too.
+
+    Args:
+        model: A fitted `NatPNClassifier` or `NatPNRegressor`.
+        path: Where to write.
+
+    Returns:
+        Sentences about what the model can and the file cannot.
+
+    Raises:
+        ImportError: If the packages of natpn[onnx] are not installed.
+        ValueError: If a part of the model, such as an encoder that was given as a module, cannot be translated.
+        OSError: If the file cannot be written; what was there stays.
+    """
+    onnx = _import_onnx()
+    check_is_fitted(model)
+    place = Path(path)
+    _check_place(place)
+    sentences = [*_about_columns(model), *left_out(model)]
+    proto = _translate(Answers(model))
+    onnx.helper.set_model_props(proto, _metadata(model, sentences))
+    content = proto.SerializeToString()
+    if len(content) > _LARGEST:
+        raise ValueError(f"model: it takes {len(content):,} bytes, and an ONNX file holds at most {_LARGEST:,}")
+    _write(place, content)
+    return sentences
+
+
+def _import_onnx() -> Any:
+    try:
+        importlib.import_module("onnxscript")
+        return importlib.import_module("onnx")
+    except ImportError as error:
+        raise ImportError(
+            f"The export to ONNX needs the package {error.name!r}: pip install 'natpn[onnx]'", name=error.name
+        ) from error
+
+
+def _check_place(place: Path) -> None:
+    """Raise where no file can be, before the work and not after it."""
+    if place.is_dir():
+        raise IsADirectoryError(f"{place}: it is a directory; name a file, such as {place / 'model.onnx'}")
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"{place}: there is no directory {place.parent}; make it first")
+    if not os.access(place.parent, os.W_OK):
+        raise PermissionError(f"{place}: the directory {place.parent} cannot be written; choose another")
+
+
+def _about_columns(model: NatPNEstimator) -> list[str]:
+    others = other_columns(model.inputs_)
+    if not others:
+        return []
+    n = model.inputs_.shape[0]
+    kinds = ", ".join(f"{column.name!r} is a {column.kind}" for column in others[:5])
+    kinds = kinds + (f" and {len(others) - 5} more are none" if len(others) > 5 else "")
+    return [
+        f"Column {kinds}: a graph reads only numbers, so X is the table as TableTransform encodes it, {n} columns; "
+        "the transform is in the metadata, under 'inputs'."
+    ]
+
+
+def _metadata(model: NatPNEstimator, sentences: list[str]) -> dict[str, str]:
+    """Return what the numbers mean, as texts and JSON."""
+    encoded = bool(other_columns(model.inputs_))
+    inputs: dict[str, Any] = {
+        "name": "X",
+        "dtype": "float64",
+        "kind": "encoded table" if encoded else model.inputs_.kind,
+        "missing": "NaN" if isinstance(model.inputs_, TableInputs) and not encoded else "not allowed",
+    }
+    if isinstance(model.inputs_, TableInputs):
+        inputs["feature_names"] = model.inputs_.table.feature_names
+    if encoded:
+        inputs["transform"] = model.inputs_.to_config()
+    values: dict[str, Any] = {
+        "inputs": inputs,
+        "outputs": describe_outputs(model),
+        "family": {"name": name_of(model.family_), "parameters": dict(vars(model.family_))},
+        "quantile_levels": LEVELS,
+        "left_out": sentences,
+    }
+    if hasattr(model, "units_"):
+        values["units"] = {"of": "all outputs are in the units of the training targets", **model.units_.to_config()}
+    if hasattr(model, "classes_"):
+        values["classes"] = model.classes_.tolist()
+    texts = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in values.items()}
+    return {"natpn": version("natpn"), "estimator": type(model).__name__, **texts}
+
+
+@torch.no_grad()
+def _translate(answers: Answers) -> Any:
+    """Return the module as an ONNX model."""
+    example = torch.zeros(_EXAMPLE_ROWS, *answers.input_shape, dtype=torch.float64)
+    rows = torch.export.Dim("rows")
+    with _quietly():
+        try:
+            graph = torch.export.export(answers, (example,), dynamic_shapes=({0: rows},), strict=False)
+            graph = graph.run_decompositions(operators())
+            program = torch.onnx.export(
+                graph,
+                dynamo=True,
+                verbose=False,
+                input_names=["X"],
+                output_names=answers.outputs,
+                custom_translation_table={torch.ops.aten.scalar_tensor.default: _exact_scalar},
+            )
+        except Exception as error:  # torch raises many kinds
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise ValueError(
+                f"model: torch cannot translate a part of it, {_parts(answers.network)}: {reason}"
+            ) from error
+    if program is None:
+        raise ValueError("model: torch returned no graph")
+    proto = program.model_proto
+    _forget_the_code(proto)
+    _name_the_rows(proto.graph)
+    return proto
+
+
+def _exact_scalar(s: float, dtype: int = -1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
+    """Translate a number as what it is: torch's own translation rounds it to float32 first."""
+    onnx, opset = _import_onnx(), importlib.import_module("onnxscript").opset20
+    kind = onnx.TensorProto.FLOAT if dtype == -1 else dtype
+    return opset.Constant(value=onnx.helper.make_tensor("number", kind, [], [s]))
+
+
+def _parts(network: nn.Module) -> str:
+    members = getattr(network, "members", None)
+    first = members[0] if isinstance(members, nn.ModuleList) else network
+    names = (type(getattr(first, part, None)).__name__ for part in ("encoder", "density"))
+    return "which has the encoder {} and the density {}".format(*names)
+
+
+def _forget_the_code(proto: Any) -> None:
+    """Remove what the translation noted about lines of code: half of a small file, with paths of this machine."""
+    for graph in [proto.graph, *proto.functions]:
+        graph.ClearField("metadata_props")
+        graph.ClearField("doc_string")
+        for part in [*graph.node, *graph.value_info]:
+            part.ClearField("metadata_props")
+            part.ClearField("doc_string")
+    for value in [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]:
+        value.ClearField("metadata_props")
+
+
+def _name_the_rows(graph: Any) -> None:
+    """Call the dimension that is free by its name."""
+    symbol = graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == symbol:
+                dim.dim_param = "rows"
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep to itself what torch remarks about its own deprecations and about packages that are not needed."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _write(place: Path, content: bytes) -> None:
+    """Write a file beside and rename it."""
+    handle, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(beside, 0o644)
+        os.replace(beside, place)
+    finally:
+        Path(beside).unlink(missing_ok=True)
