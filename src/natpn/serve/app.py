@@ -39,7 +39,7 @@ PAGE = {
 OPEN = {"/health", *PAGE}
 PATHS = {"/predict", "/model", "/metrics", "/openapi.json", *OPEN}
 HEADERS = [
-    (b"content-security-policy", b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
+    (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
