@@ -39,7 +39,10 @@ PAGE = {
 OPEN = {"/health", *PAGE}
 PATHS = {"/predict", "/model", "/metrics", "/openapi.json", *OPEN}
 HEADERS = [
-    (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
@@ -103,11 +106,11 @@ def create_app(
             read = reader.json if form == "json" else lambda body: (reader.csv(body), False)
             rows, alone = await batcher.apart(read, body) if len(body) > _LARGE_BODY else read(body)  # type: ignore[arg-type, misc]
             if curve and len(rows) > MAX_CURVES:
-                raise RequestError(413, f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}.", "curve")
+                raise RequestError(
+                    413, f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}.", "curve"
+                )
             answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))  # type: ignore[arg-type]
-            metrics.rows(
-                len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers)
-            )
+            metrics.rows(len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers))
             return _json(answers[0] if alone else {"rows": answers})
 
     @app.get(
@@ -237,7 +240,9 @@ def _content(request: Request) -> str:
     form = {"application/json": "json", "text/csv": "csv"}.get(media.strip())
     if form is None or charset not in ("utf-8", "utf8", "us-ascii"):
         came = f"got {shown(given)}" if given else "got none"
-        raise RequestError(415, f"Expected Content-Type: application/json or text/csv, in UTF-8, {came}. Set the header.")
+        raise RequestError(
+            415, f"Expected Content-Type: application/json or text/csv, in UTF-8, {came}. Set the header."
+        )
     return form
 
 

@@ -110,9 +110,7 @@ class Batcher(Generic[In, Out]):
         batch, self._pending = self._pending, []
         return batch
 
-    def _answer(
-        self, batch: list[_Request[In, Out]]
-    ) -> list[tuple[_Request[In, Out], Sequence[Out] | Exception]]:
+    def _answer(self, batch: list[_Request[In, Out]]) -> list[tuple[_Request[In, Out], Sequence[Out] | Exception]]:
         """Answer a batch; if that fails, each request alone, so that only the guilty one fails."""
         try:
             answers = self._function([row for request in batch for row in request.rows])

@@ -97,13 +97,16 @@ def predict_operation(
     }
 
 
-def responses(*statuses: int, schema: dict[str, Any], media: str = "application/json") -> dict[int | str, dict[str, Any]]:
+def responses(
+    *statuses: int, schema: dict[str, Any], media: str = "application/json"
+) -> dict[int | str, dict[str, Any]]:
     """Return the answers of an operation: the good one, and errors."""
     words = {400: "Not JSON, or no CSV", 401: "The token is missing or wrong", 408: "The body took too long",
              413: "Too large", 415: "Another content type", 422: "A feature is missing, unknown or of a wrong type",
              503: "Too many requests are open"}  # fmt: skip
     bad = {
-        status: {"description": words[status], "content": {"application/json": {"schema": ERROR}}} for status in statuses
+        status: {"description": words[status], "content": {"application/json": {"schema": ERROR}}}
+        for status in statuses
     }
     return {200: {"description": "The answer", "content": {media: {"schema": schema}}}, **bad}
 

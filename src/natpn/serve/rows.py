@@ -123,7 +123,13 @@ class TableReader:
         missing = [name for name in self._names if name not in given]
         if unknown:
             meant = near(unknown[0], missing or self._names)
-            cure = f"Did you mean {shown(meant)}?" if meant else "Leave it out." if len(unknown) == 1 else "Leave them out."
+            cure = (
+                f"Did you mean {shown(meant)}?"
+                if meant
+                else "Leave it out."
+                if len(unknown) == 1
+                else "Leave them out."
+            )
             known = listed(self._names)
             raise RequestError(
                 422, f"Unknown features{row}: {listed(unknown)}. {cure} The features are {known}.", unknown[0], place
@@ -186,7 +192,9 @@ class ArrayReader:
 
     def csv(self, body: bytes) -> list[Row]:
         """Raise: arrays have no CSV form."""
-        raise RequestError(415, "This model takes arrays, which have no CSV form. Send nested lists as application/json.")
+        raise RequestError(
+            415, "This model takes arrays, which have no CSV form. Send nested lists as application/json."
+        )
 
 
 def parse(body: bytes) -> Any:

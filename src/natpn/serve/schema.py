@@ -71,7 +71,11 @@ def value_schema(column: Column) -> dict[str, Any]:
         text = f"In training from {column.minimum:g} to {column.maximum:g}. null if it is not known."
         return {"type": ["number", "null"], "description": text}
     if isinstance(column, CategoryColumn):
-        types = ["string", *(["number"] if takes_numbers(column) else []), *(["boolean"] if takes_truths(column) else [])]
+        types = [
+            "string",
+            *(["number"] if takes_numbers(column) else []),
+            *(["boolean"] if takes_truths(column) else []),
+        ]
         some = ", ".join(column.levels[:20]) + (", …" if column.n_levels > 20 else "")
         return {"type": [*types, "null"], "description": f"In training: {some}. null if it is not known."}
     if isinstance(column, BooleanColumn):

@@ -1,5 +1,6 @@
 """The process that serves: one socket, one model, and an end that finishes what was begun."""
 
+import gc
 import ipaddress
 import socket
 import sys
@@ -44,12 +45,16 @@ def run(
     app = create_app(load(directory), token=token, max_body=max_body, max_rows=max_rows)
     torch.set_num_threads(1)  # rows are few, and the other cores are for others
     sys.setswitchinterval(_TURN)
+    gc.collect()
+    gc.freeze()  # what is here stays; to look through all of it again and again would stop the server for 100 ms
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=2048) as listener:
         shown = f"[{host}]" if ":" in host else host
         print(f"natpn serves {directory} at http://{shown}:{listener.getsockname()[1]}/ (Ctrl-C stops it)", flush=True)
         if token is None and not _is_loopback(host):
-            print("Anyone who reaches this address can ask: a token would ask who they are.", file=sys.stderr, flush=True)
+            print(
+                "Anyone who reaches this address can ask: a token would ask who they are.", file=sys.stderr, flush=True
+            )
         config = uvicorn.Config(
             app,
             log_level="warning",
