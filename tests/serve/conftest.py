@@ -6,10 +6,10 @@ import httpx
 import numpy as np
 import pytest
 import torch
-from serve.serving import client_of, flats
 
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.serve import create_app
+from serve.serving import client_of, flats
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import time
 import httpx
 import numpy as np
 import pytest
-from serve.serving import client_of, row, serving
 
-from natpn.serve import create_app
 from natpn.serve import app as app_module
+from natpn.serve import create_app
+from serve.serving import client_of, row, serving
 
 JSON = {"content-type": "application/json"}
 CSV = {"content-type": "text/csv"}

@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from serve.serving import client_of, row
 
 from natpn.serve import create_app
 from natpn.serve.metrics import MEMORY, Metrics, RunningMean
+from serve.serving import client_of, row
 
 
 def values(text):

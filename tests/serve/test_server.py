@@ -46,7 +46,7 @@ def process(saved):
     started.communicate()
 
 
-def test_64_clients_get_what_the_model_says_in_process(process, classifier):
+def test_64_clients_get_what_the_model_says_and_ctrl_c_stops_it(process, classifier):
     X = np.random.default_rng(2).normal(size=(64, 10, 4)) * np.linspace(1, 5, 64)[:, None, None]
     expected = classifier.predict_frame(X.reshape(-1, 4))
     probabilities = expected[["p_high", "p_low", "p_mid"]].to_numpy().reshape(64, 10, 3)
@@ -67,6 +67,11 @@ def test_64_clients_get_what_the_model_says_in_process(process, classifier):
     batches = float(text.partition("\nnatpn_batches_total ")[2].partition("\n")[0])
     assert "\nnatpn_rows_total 640\n" in text
     assert batches < 400
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert "Stopped." in output
+    assert "Traceback" not in errors
 
 
 def test_sigterm_finishes_open_requests(process):
@@ -74,8 +79,8 @@ def test_sigterm_finishes_open_requests(process):
     body = b'{"x0": 1, "x1": 1, "x2": 1, "x3": 1}'
     with socket.create_connection((url.host, url.port)) as connection:
         connection.settimeout(20)
-        head = f"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        connection.sendall(head.encode() + body[:10])
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        connection.sendall(head % len(body) + body[:10])
         assert httpx.get(process.address + "/health", trust_env=False).status_code == 200  # so the first is being read
         process.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
@@ -88,14 +93,6 @@ def test_sigterm_finishes_open_requests(process):
     assert b'"probabilities"' in answer
     process.wait(10)
     assert "Traceback" not in process.stderr.read()
-
-
-def test_ctrl_c_stops_it_quietly(process):
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert "Stopped." in output
-    assert "Traceback" not in errors
 
 
 def test_a_port_that_is_taken(saved):

@@ -79,7 +79,12 @@ class Predictor:
     def _distributions(self, rows: Sequence[Row]) -> Iterator[PredictiveDistribution]:
         model = self.model
         for start in range(0, len(rows), _CHUNK):
-            x = torch.from_numpy(model.inputs_.transform(self._array(rows[start : start + _CHUNK])))
+            array = self._array(rows[start : start + _CHUNK])
+            if not isinstance(model.inputs_, TableInputs):
+                yield model.predict_dist(array)
+                continue
+            # Checked already, and in training's order: the estimator would ask for a frame with names.
+            x = torch.from_numpy(model.inputs_.transform(array))
             if model._quick is not None and len(x) <= _QUICK_ROWS:
                 posterior, evidence = model._quick(x.double().numpy())
                 yield model._distribution(posterior, evidence.log_n)

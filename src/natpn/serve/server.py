@@ -1,5 +1,6 @@
 """The process that serves: one socket, one model, and an end that finishes what was begun."""
 
+import contextlib
 import gc
 import ipaddress
 import socket
@@ -63,10 +64,9 @@ def run(
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         )
-        try:
+        with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
-        except KeyboardInterrupt:
-            print("Stopped.", flush=True)
+        print("Stopped.", flush=True)
 
 
 def _is_loopback(host: str) -> bool:
