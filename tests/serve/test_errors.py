@@ -188,13 +188,12 @@ def test_large_bodies_together_are_limited(classifier, monkeypatch):
 
 def test_a_body_that_never_comes(classifier, monkeypatch):
     monkeypatch.setattr(app_module, "BODY_SECONDS", 0.2)
-    with serving(create_app(classifier)) as address:
-        with socket.create_connection((httpx.URL(address).host, httpx.URL(address).port)) as connection:
-            connection.settimeout(10)
-            connection.sendall(
-                b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-            )
-            assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+    with serving(create_app(classifier)) as address, socket.socket() as connection:
+        connection.settimeout(10)
+        connection.connect((httpx.URL(address).host, httpx.URL(address).port))
+        connection.sendall(head)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408")
 
 
 def test_a_fault_of_the_server_shows_no_traceback(classifier, monkeypatch):

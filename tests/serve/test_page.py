@@ -66,16 +66,10 @@ def test_the_form_is_made_from_the_features_and_answers(page):
 def test_a_slider_far_from_training_shows_the_prior(page):
     assert text(page, "#mark-text") == "familiar"
     assert page.find_element(By.CSS_SELECTOR, "svg .data").get_attribute("d") != shape_of_prior(page)
-    sentence = answered(page, lambda: move(page, 0, 269))
+    assert "prior speaking" in answered(page, lambda: move(page, 0, 269))
     assert text(page, "#mark-text").startswith("unfamiliar: look at area")
     assert "novel" in page.find_element(By.ID, "mark").get_attribute("class")
     assert "outside" in page.find_element(By.CSS_SELECTOR, ".field").get_attribute("class")
-    move(page, 0, 1e9)  # as far as the slider goes
-    page.execute_script(
-        "const box = document.querySelector('#field-0'); box.value = 1e6; box.dispatchEvent(new Event('input', {bubbles: true}))"
-    )
-    wait(page, f"document.querySelector('#sentence').innerText !== {sentence!r}")
-    wait(page, "document.querySelector('#sentence').innerText.includes('prior speaking')")
     assert page.find_element(By.CSS_SELECTOR, "svg .data").get_attribute("d") == shape_of_prior(page)
 
 
@@ -117,8 +111,8 @@ def test_a_bad_csv_says_what_is_wrong(page, tmp_path):
 
 def test_360_pixels_are_wide_enough(page):
     resize(page, 360, 800)
-    widths = page.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    assert widths == [360, 360]
+    assert page.execute_script("return innerWidth") == 360
+    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
 
 
 def test_classes_have_bars(window, class_client):

@@ -104,12 +104,12 @@ def create_app(
         form = _content(request)
         async with bodies.read(request) as body:
             read = reader.json if form == "json" else lambda body: (reader.csv(body), False)
-            rows, alone = await batcher.apart(read, body) if len(body) > _LARGE_BODY else read(body)  # type: ignore[arg-type, misc]
+            rows, alone = await batcher.apart(read, body) if len(body) > _LARGE_BODY else read(body)
             if curve and len(rows) > MAX_CURVES:
                 raise RequestError(
                     413, f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}.", "curve"
                 )
-            answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))  # type: ignore[arg-type]
+            answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))
             metrics.rows(len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers))
             return _json(answers[0] if alone else {"rows": answers})
 
@@ -276,8 +276,11 @@ def _add_errors(app: FastAPI) -> None:
 
     async def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
-        cures = {404: f"There is no {shown(request.url.path)}. Try /predict, /model, /health, /metrics or /openapi.json.",
-                 405: f"{shown(request.url.path)} does not take {request.method}. See /openapi.json."}  # fmt: skip
+        path = shown(request.url.path)
+        cures = {
+            404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
+            405: f"{path} does not take {request.method}. See /openapi.json.",
+        }
         message = cures.get(status, "Something went wrong in the server. Its log says what.")
         headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
         return _json(RequestError(status, message).body(), status, headers)

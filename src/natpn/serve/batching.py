@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Result = TypeVar("Result")
 
 MAX_ROWS = 256
 LINGER = 0.002
@@ -60,7 +61,7 @@ class Batcher(Generic[In, Out]):
             self._task = asyncio.create_task(self._work())
         return await request.answer
 
-    async def apart(self, function: Callable[..., Out], *arguments: object) -> Out:
+    async def apart(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run something long in the second thread."""
         return await asyncio.get_running_loop().run_in_executor(self._large, function, *arguments)
 

@@ -1,7 +1,7 @@
 """Numbers about what the server does, as Prometheus reads them.
 
-Totals grow for ever, and Prometheus takes their rate. Two gauges show drift to the bare eye: the share of rows flagged as
-novel and the mean familiarity, over about the last thousand rows: m ← m + (x − m)·k/n for k rows of mean x, where n
+Totals grow for ever, and Prometheus takes their rate. Two gauges show drift to the bare eye: the share of rows flagged
+as novel and the mean familiarity, over about the last thousand rows: m ← m + (x − m)·k/n for k rows of mean x, where n
 counts the rows so far, k included, but at most 1,000.
 """
 
@@ -70,7 +70,7 @@ class Metrics:
                 yield f'natpn_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}'
             yield f'natpn_request_seconds_sum{{path="{path}"}} {histogram[-1]!r}'
             yield f'natpn_request_seconds_count{{path="{path}"}} {total}'
-        for name, kind, text, value in (
+        totals: tuple[tuple[str, str, str, float], ...] = (
             ("natpn_batches_total", "counter", "Predictions made, each for all requests that waited.", batches),
             ("natpn_rows_total", "counter", "Rows answered.", self._rows),
             ("natpn_novel_rows_total", "counter", "Rows flagged as novel.", self._novel),
@@ -79,7 +79,8 @@ class Metrics:
              self._novel_share.value),
             ("natpn_familiarity_mean", "gauge", f"Mean familiarity of about the last {MEMORY} rows.",
              self._mean_familiarity.value),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for name, kind, text, value in totals:
             yield from _head(name, kind, text)
             yield f"{name} {value!r}"
 

@@ -7,7 +7,7 @@ from natpn.tabular import Column
 
 DESCRIPTION = """Predictions of a Natural Posterior Network, with how much it knows.
 
-JSON has no infinity: where a bound of an interval is infinite or an uncertainty has no finite value, the answer has null.
+JSON has no infinity: where a bound of an interval is infinite or an uncertainty has no finite value, there is null.
 Every error is `{"error": sentence with the cure, "field": feature or null, "row": row counted from 0 or null}`."""
 
 _NUMBER = {"type": ["number", "null"]}
@@ -91,7 +91,8 @@ def predict_operation(
         ],
         "requestBody": {
             "required": True,
-            "description": f"One row, or many as rows; at most {max_rows} rows and {max_body} bytes. null is a missing value.",
+            "description": f"One row, or many as rows; at most {max_rows} rows and {max_body} bytes."
+            " null is a missing value.",
             "content": content,
         },
     }
@@ -104,7 +105,7 @@ def responses(
     words = {400: "Not JSON, or no CSV", 401: "The token is missing or wrong", 408: "The body took too long",
              413: "Too large", 415: "Another content type", 422: "A feature is missing, unknown or of a wrong type",
              503: "Too many requests are open"}  # fmt: skip
-    bad = {
+    bad: dict[int | str, dict[str, Any]] = {
         status: {"description": words[status], "content": {"application/json": {"schema": ERROR}}}
         for status in statuses
     }

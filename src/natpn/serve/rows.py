@@ -137,8 +137,8 @@ class TableReader:
         if missing:
             raise RequestError(
                 422,
-                f"Missing features{row}: {listed(missing)}. Add them, with null (in CSV: an empty cell) for what is not "
-                "known.",
+                f"Missing features{row}: {listed(missing)}. Add them, with null (in CSV: an empty cell) for what "
+                "is not known.",
                 missing[0],
                 place,
             )
@@ -209,7 +209,8 @@ def parse(body: bytes) -> Any:
         cure = "Send an object such as " + '{"feature": value, …}.' if not body.strip() else "Correct it."
         if b"NaN" in body or b"Infinity" in body:
             cure = "JSON has no NaN and no Infinity: write null for a missing value."
-        raise RequestError(400, f"The body is not JSON: {error.msg}, line {error.lineno} column {error.colno}. {cure}") from None  # fmt: skip
+        where = f"line {error.lineno} column {error.colno}"
+        raise RequestError(400, f"The body is not JSON: {error.msg}, {where}. {cure}") from None
 
 
 def rows_of(data: Any, max_rows: int) -> list[Any] | None:

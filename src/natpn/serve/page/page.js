@@ -91,8 +91,9 @@ function choiceField(id, choices, other) {
 
 function dateField(feature, id) {
   const zone = feature.zone !== null;
-  const box = make("input", { type: "datetime-local", id, step: 1 });
-  const plain = (text) => text.replace("Z", "");
+  const days = !zone && [feature.earliest, feature.latest].every((text) => text.endsWith("T00:00:00"));
+  const box = days ? make("input", { type: "date", id }) : make("input", { type: "datetime-local", id, step: 1 });
+  const plain = (text) => (days ? text.slice(0, 10) : text.replace("Z", ""));
   return {
     parts: [box, hint(`in training ${plain(feature.earliest)} to ${plain(feature.latest)}${zone ? ", UTC" : ""}`)],
     set: (value) => { box.value = plain(value); },
@@ -307,7 +308,9 @@ async function start() {
 }
 
 addEventListener("DOMContentLoaded", () => {
-  byId("form").addEventListener("input", () => { clearTimeout(state.timer); state.timer = setTimeout(predict, 30); });
+  for (const kind of ["input", "change"]) {
+    byId("form").addEventListener(kind, () => { clearTimeout(state.timer); state.timer = setTimeout(predict, 30); });
+  }
   byId("form").addEventListener("submit", (event) => { event.preventDefault(); predict(); });
   byId("reset").addEventListener("click", reset);
   byId("token-form").addEventListener("submit", (event) => { event.preventDefault(); state.token = byId("token").value; complain(""); start(); });
