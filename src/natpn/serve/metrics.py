@@ -65,8 +65,8 @@ class Metrics:
         yield from _head("natpn_request_seconds", "histogram", "Time from a request to its answer.")
         for path, histogram in sorted(self._seconds.items()):
             total = 0
-            for bound, count in zip((*BUCKETS, "+Inf"), histogram, strict=False):
-                total += int(count)
+            for bound, inside in zip((*BUCKETS, "+Inf"), histogram, strict=False):
+                total += int(inside)
                 yield f'natpn_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}'
             yield f'natpn_request_seconds_sum{{path="{path}"}} {histogram[-1]!r}'
             yield f'natpn_request_seconds_count{{path="{path}"}} {total}'

@@ -78,7 +78,7 @@ function choiceField(id, choices, other) {
   if (other) {
     select.append(make("option", { value: "other" }, "another value …"));
     text = make("input", { type: "text", class: "other", "aria-label": "another value", hidden: "" });
-    select.addEventListener("input", () => { text.hidden = select.value !== "other"; });
+    for (const kind of ["input", "change"]) select.addEventListener(kind, () => { text.hidden = select.value !== "other"; });
     parts.push(text);
   }
   return {
