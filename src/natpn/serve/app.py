@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ BODY_SECONDS = 30.0
 # Bytes of all bodies that are held at once: many large requests together must not use up the memory.
 HELD = 16
 _LARGE_BODY = 2**16
+_LOG = logging.getLogger(__name__)
 
 PAGE = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -168,12 +170,12 @@ class Gate:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
-        status = 500
+        status, started = 500, False
 
         async def noting(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
                 message["headers"] = [*message.get("headers", []), *HEADERS]
             await send(message)
 
@@ -185,6 +187,12 @@ class Gate:
                 await refusal(scope, receive, noting)
             else:
                 await self._app(scope, receive, noting)
+        except Exception:
+            # Told to the log, and not to the client, whose connection lives on.
+            _LOG.exception("%s %s failed", scope["method"], path)
+            if not started:
+                error = RequestError(500, "Something went wrong in the server. Its log says what.")
+                await _json(error.body(), 500)(scope, receive, noting)
         finally:
             self._metrics.request(path, status, time.perf_counter() - start)
 
@@ -275,19 +283,18 @@ def _add_errors(app: FastAPI) -> None:
         return _json(error.body(), error.status, close | retry)
 
     async def other(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 500
+        status = error.status_code if isinstance(error, HTTPException) else 400
         path = shown(request.url.path)
         cures = {
             404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
             405: f"{path} does not take {request.method}. See /openapi.json.",
         }
-        message = cures.get(status, "Something went wrong in the server. Its log says what.")
+        message = cures.get(status, "The request cannot be answered. See /openapi.json.")
         headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
         return _json(RequestError(status, message).body(), status, headers)
 
     app.add_exception_handler(RequestError, refuse)
     app.add_exception_handler(HTTPException, other)
-    app.add_exception_handler(Exception, other)
 
 
 def _describe_token(app: FastAPI) -> None:
