@@ -1,0 +1,9 @@
+"""A fitted model over HTTP: predictions with their uncertainties, metrics, and a page to try it on."""
+
+try:
+    from natpn.serve.app import create_app
+    from natpn.serve.server import run
+except ImportError as error:
+    raise ImportError(f"natpn.serve needs more packages ({error}): pip install 'natpn[serve]'") from error
+
+__all__ = ["create_app", "run"]

@@ -1,0 +1,47 @@
+"""What a client did wrong: a status, a sentence with the cure, and where it is."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class RequestError(Exception):
+    """A request that cannot be answered.
+
+    Args:
+        status: The HTTP status, 4xx.
+        message: What is wrong and how to mend it, as a sentence.
+        field: The feature it is about, if it is about one.
+        row: The row it is about, counted from 0, if it is about one.
+    """
+
+    def __init__(self, status: int, message: str, field: str | None = None, row: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.field = field
+        self.row = row
+
+    def body(self) -> dict[str, Any]:
+        """Return the error as it is sent."""
+        return {"error": str(self), "field": self.field, "row": self.row}
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it: short, whatever it is."""
+    text = repr(value[:60]) if isinstance(value, str) else repr(value) if _is_short(value) else type(value).__name__
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return some names for a message."""
+    texts = [shown(name) for name in names]
+    return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
+
+
+def near(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that was meant, perhaps."""
+    return next(iter(difflib.get_close_matches(name[:100], list(names)[:1000], n=1)), None)
+
+
+def _is_short(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float)
