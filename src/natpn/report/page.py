@@ -187,7 +187,10 @@ def _agreement(facts: Facts) -> Section:
         )
     outside = figures.n_outside(facts)
     if outside:
-        sentences = [*sentences, f"{story.rows(outside)} with predictions far from every true value are not drawn."]
+        sentences = [
+            *sentences,
+            f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.",
+        ]
     drawn = "" if len(facts) <= figures.POINTS else f" Of {story.rows(len(facts))}, {figures.POINTS:,} are drawn."
     picture = Picture(
         Markup(figures.agreement(facts)),

@@ -141,7 +141,7 @@ def scores(facts: Facts) -> list[str]:
         guess = number(float(plain.mean()))
         said[0] = said[0][:-1] + f"; always guessing the mean of the test rows would be off by {guess}."
     if len(finite) < len(facts):
-        said.append(f"{rows(len(facts) - len(finite))} without a finite prediction are left out of this.")
+        said.append(f"This leaves out {rows(len(facts) - len(finite))} without a finite prediction.")
     return said
 
 
@@ -194,7 +194,8 @@ def familiarity(facts: Facts) -> list[str]:
 def knowing(facts: Facts) -> list[str]:
     """Say whether errors are where the model knows least."""
     if len(facts) < FEW:
-        return [f"{rows(len(facts))} are too few to compare well-known with little-known ones; it takes {FEW}."]
+        be = "is" if len(facts) == 1 else "are"
+        return [f"{rows(len(facts))} {be} too few to compare well-known with little-known ones; it takes {FEW}."]
     least = least_known(facts)
     low, rest = facts.error[least], facts.error[~least]
     if facts.classes is not None:
