@@ -111,6 +111,11 @@ def test_rows_unlike_training_are_counted_and_compared():
     ood = {"ood": np.full(50, -1.0), "ood_novelty_p": np.where(np.arange(50) < 40, 0.01, 0.5)}
     said = story.familiarity(facts(np.zeros(200), novelty_p=p, **ood))
     assert said[0].startswith("30 % of the test rows are flagged as unlike training, more than")
+    assert said.pop(1) == "So they may differ from it."
+    assert (
+        "Either they differ from it, or training suits"
+        in story.familiarity(facts(np.zeros(200), novelty_p=p, exact=False))[1]
+    )
     assert said[1].startswith("Of the 50 rows from elsewhere, 80 % are flagged.")
     assert "knows the test row better in 100 % of cases" in said[1]
     usual = np.where(np.arange(200) < 12, 0.01, 0.5)

@@ -41,6 +41,7 @@ class Facts:
         novelty_p: The share of held-out rows that were as unfamiliar.
         held_out: The log evidence of held-out rows of training.
         prior_log_n: The log of the number of rows that the prior is worth.
+        exact: Whether held-out rows were kept for calibration alone.
         discrete: Whether targets are whole numbers, whose intervals cannot hold any share exactly.
         classes: The labels; None for numbers and vectors.
         confidence: Classes: the probability of the predicted label.
@@ -60,6 +61,7 @@ class Facts:
     novelty_p: Floats
     held_out: Floats
     prior_log_n: float
+    exact: bool = True
     discrete: bool = False
     classes: NDArray[Any] | None = None
     confidence: Floats | None = None
@@ -135,6 +137,7 @@ def collect(model: Any, X: Any, y: NDArray[Any], ood: Any = None) -> Facts:
         error=_error(truth, found["prediction"], classes is not None),
         held_out=model.calibration_.log_evidence,
         prior_log_n=float(model.network_.prior.log_n),
+        exact=model.calibration_.scores is not None,
         discrete=scores is not None and not bool(model.family_.support.holds(torch.tensor([0.5])).all()),
         classes=classes,
         inside=None if scores is None else _inside(scores, model),

@@ -154,7 +154,7 @@ def knowing(facts: Facts) -> str:
         axes.set_xticks(place, ends)
         axes.tick_params(axis="x", length=0)
         axes.set(
-            ylim=(0, None if float(np.max(high)) > 0 else 1),
+            ylim=(0, scale * min(1.05 * float(high.max()), 3 * float(middle.max())) or None),
             xlabel=f"test rows in {len(middle)} groups of equal size",
             ylabel="answers that are wrong, %" if facts.classes is not None else "typical error (median)",
         )
@@ -168,10 +168,9 @@ def agreement(facts: Facts) -> str:
     rows = evenly(len(facts), POINTS)
     prediction, truth, novel = facts.prediction[rows], facts.truth[rows], facts.novelty_p[rows] < NOVEL
     low, high = limits(facts)
-    logarithmic = bool((facts.truth > 0).all() and facts.truth.max() > 200 * facts.truth.min() and not facts.discrete)
 
     def content(axes: Axes) -> None:
-        if logarithmic:
+        if is_logarithmic(facts):
             axes.set(xscale="log", yscale="log")
         span = (low, high)
         axes.set(xlim=span, ylim=span, xlabel="predicted", ylabel="true")
@@ -224,17 +223,22 @@ def error_groups(facts: Facts) -> tuple[Floats, Floats, Floats]:
     return middle, bottom, top
 
 
+def is_logarithmic(facts: Facts) -> bool:
+    """Say whether true values span so much that only logarithmic axes show them."""
+    low, high = facts.truth.min(), facts.truth.max()
+    return bool(low > 0 and high > 200 * low and not facts.discrete)
+
+
 def limits(facts: Facts) -> tuple[float, float]:
     """Return the ends of both axes: all true values, and all but the wildest predictions."""
     finite = facts.prediction[np.isfinite(facts.prediction)]
-    inner = np.quantile(finite, [0.005, 0.995]) if len(finite) else facts.truth[:1]
-    low, high = facts.truth.min(), facts.truth.max()
+    low, high = float(facts.truth.min()), float(facts.truth.max())
+    least, most = float(finite.min(initial=low)), float(finite.max(initial=high))
+    if is_logarithmic(facts):
+        return min(low, max(least, low / 10)) / 1.1, max(high, min(most, 10 * high)) * 1.1
     spread = high - low if high > low else max(abs(high), 1.0)
-    bottom, top = max(inner.min(), low - spread), min(inner.max(), high + spread)
-    low, high = min(low, bottom), max(high, top)
-    if low > 0 and high > 200 * low:
-        return float(low / 1.1), float(high * 1.1)
-    return float(low - 0.04 * spread), float(high + 0.04 * spread)
+    low, high = min(low, max(least, low - spread / 2)), max(high, min(most, high + spread / 2))
+    return low - 0.04 * spread, high + 0.04 * spread
 
 
 def n_outside(facts: Facts) -> int:

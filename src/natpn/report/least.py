@@ -92,7 +92,7 @@ def cell(value: Any) -> str:
         return "missing"
     if isinstance(value, (float, np.floating)):
         return story.number(float(value)) if np.isfinite(value) else str(value)
-    text = str(value)
+    text = str(value).removesuffix(" 00:00:00")
     return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
 
 

@@ -95,7 +95,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         numbers=facts.interval is not None,
         version=version("natpn"),
     )
-    return text
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 _SHORT = ("scores", "calibration", "familiarity", "knowing")
@@ -108,11 +108,14 @@ def score_text(name: str, value: float) -> str:
     Examples:
         >>> score_text("accuracy", 97.25), score_text("r2", float("nan"))
         ('97.2 %', 'not defined')
+        >>> score_text("familiarity", 1e-119)
+        'less than 0.0001'
     """
     if not math.isfinite(value):
         return "not defined"
-    percent = "in %" in MEANINGS.get(name, "")
-    return f"{value:.1f} %" if percent else story.number(value)
+    if "in %" in MEANINGS.get(name, ""):
+        return f"{value:.1f} %"
+    return "less than 0.0001" if 0 < value < 1e-4 else story.number(value)
 
 
 def _calibration(facts: Facts) -> Section:
