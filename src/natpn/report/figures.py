@@ -298,7 +298,7 @@ def _mark(axes: Axes, place: float, edges: Floats, text: str, top: float) -> Non
 def _for_page(svg: str, name: str) -> str:
     """Return the svg element alone, with the page's colours, and identifiers that no other figure has."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.DOTALL)
     head, rest = svg.split(">", 1)
     box = re.search(r'viewBox="[^"]*"', head)
     svg = f'<svg {box.group(0) if box else ""} aria-hidden="true" focusable="false">{rest}'
