@@ -150,11 +150,11 @@ def test_mistakes_are_named():
 
 
 def test_errors_of_numbers_stand_beside_the_plainest_guess():
-    some = facts([1.0, 1.0, 3.0, np.inf], truth=np.array([0.0, 0.0, 4.0, 4.0]))
+    some = facts([1.0, 1.0, 3.0, np.inf], truth=np.array([0.0, 0.0, 0.0, 4.0]))
     said = story.scores(some)
     assert (
         said[0]
-        == "The predictions are off by 1.67 on average; always guessing the mean of the test rows would be off by 2."
+        == "The predictions are off by 1.67 on average; always guessing the mean of the test rows would be off by 1.5."
     )
     assert said[1] == "This leaves out 1 row without a finite prediction."
 
