@@ -1,0 +1,230 @@
+"""A fitted model and rows → one HTML page that needs nothing else: no network, no scripts, no fonts."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined, Template
+from markupsafe import Markup
+
+from natpn.report import figures, story
+from natpn.report.facts import Facts, collect, read
+from natpn.report.least import Row, least_trusted
+from natpn.report.scores import MEANINGS, scores
+
+_MAX_LABELS = 12
+_CONFUSIONS = 12
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with what stands below it, and what it shows in words for those who do not see it."""
+
+    svg: Markup
+    alt: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        name: Its anchor.
+        title: A question that it answers.
+        sentences: What it says about this model.
+        picture: A figure, if there is one.
+        body: What else it shows: "scores", "rows", "matrix", "pairs" or nothing.
+    """
+
+    name: str
+    title: str
+    sentences: list[str]
+    picture: Picture | None = None
+    body: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """How often each label was predicted for each true one; shares are of the true label's rows."""
+
+    labels: list[str]
+    counts: list[list[int]]
+    shares: list[list[float]] = field(default_factory=list)
+
+
+def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = None) -> str:
+    """Return a page about a model: one HTML text that opens offline.
+
+    Args:
+        model: A fitted `NatPNClassifier` or `NatPNRegressor`.
+        X: Rows that the model has not seen.
+        y: Their targets.
+        ood: Rows that are unlike training, to see whether the model notices.
+        title: The heading.
+
+    Raises:
+        ValueError: If the model cannot be reported on, or the targets do not fit.
+    """
+    X, y, ood = read(model, X, y, ood)
+    facts = collect(model, X, y, ood)
+    found = scores(model, X, y, ood)
+    sections = [
+        Section("model", "What is this model?", story.model(model, facts)),
+        Section("scores", "How good are its predictions?", story.scores(facts), body="scores"),
+        _calibration(facts),
+        _familiarity(facts),
+        _knowing(facts),
+        Section("least", "Which rows does it trust least?", [_LEAST], body="rows"),
+        _agreement(facts),
+    ]
+    text: str = _template().render(
+        title=title or "How far can this model be trusted?",
+        sections=sections,
+        short=[s.sentences[0] for s in sections if s.name in _SHORT and s.sentences],
+        scores=[(story.NAMES.get(k, k), score_text(k, v), MEANINGS.get(k, "")) for k, v in found.items()],
+        rows=least_trusted(model, X, facts),
+        is_table=model.inputs_.kind == "table",
+        matrix=_matrix(facts),
+        pairs=[(str(a), str(b), n) for a, b, n in story.confusions(facts)[:_CONFUSIONS]],
+        has_ood=ood is not None,
+        numbers=facts.interval is not None,
+        version=version("natpn"),
+    )
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+_SHORT = ("scores", "calibration", "familiarity", "knowing")
+_LEAST = "These are the test rows with the least evidence, the least known first. Look at them before you rely on them."
+
+
+def score_text(name: str, value: float) -> str:
+    """Return a score as it is printed, with its unit.
+
+    Examples:
+        >>> score_text("accuracy", 97.25), score_text("r2", float("nan"))
+        ('97.2 %', 'not defined')
+        >>> score_text("familiarity", 1e-119)
+        'less than 0.0001'
+    """
+    if not math.isfinite(value):
+        return "not defined"
+    if "in %" in MEANINGS.get(name, ""):
+        return f"{value:.1f} %"
+    return "less than 0.0001" if 0 < value < 1e-4 else story.number(value)
+
+
+def _calibration(facts: Facts) -> Section:
+    sentences = story.calibration(facts)
+    if facts.confidence is not None:
+        sure, right, count = figures.reliability_points(facts)
+        points = "; ".join(
+            f"{story.share(s)} sure, {story.share(r)} right ({story.rows(int(n))})"
+            for s, r, n in zip(sure, right, count, strict=True)
+        )
+        picture = Picture(
+            Markup(figures.reliability(facts)),
+            f"How often answers are right against how sure the model was: {points}. {sentences[0]}",
+            "Answers in groups by how sure the model was of them; a larger dot is more rows, a line what chance leaves "
+            "open. On the dashed line the model is right as often as it says.",
+        )
+        return Section("calibration", "Is it as sure as it should be?", sentences, picture)
+    title = "Do its intervals hold what they promise?"
+    if facts.inside is None:
+        return Section("calibration", title, ["The targets are vectors, which have no intervals, so this is left out."])
+    inside = facts.inside
+    points = "; ".join(f"{p} %: {story.share(float(inside[i]))}" for i, p in ((1, 10), (9, 50), (17, 90)))
+    picture = Picture(
+        Markup(figures.coverage(facts)),
+        f"Share of true values inside intervals that promise {points}. {sentences[0]}",
+        "For intervals of every width: how many true values they should hold, and how many they do. On the dashed line "
+        "they hold what they promise; the band is what chance leaves open.",
+    )
+    return Section("calibration", title, sentences, picture)
+
+
+def _familiarity(facts: Facts) -> Section:
+    sentences = story.familiarity(facts)
+    sets = [("held-out training rows", facts.held_out), ("test rows", facts.log_evidence)]
+    if facts.ood is not None:
+        sets.append(("rows from elsewhere", facts.ood))
+    medians = "; ".join(f"{name}: {_observations(float(np.median(values)))}" for name, values in sets)
+    picture = Picture(
+        Markup(figures.evidence(facts)),
+        f"Histogram of the evidence. Medians, in observations: {medians}. {' '.join(sentences)}",
+        "Evidence is how many observations the model’s knowledge of a row is worth: much near the training data, "
+        "hardly any far from it. Below each name: how many rows. All strips are drawn equally high. Rows with less "
+        "evidence than fits are in the first bar.",
+    )
+    return Section("familiarity", "Does it know such rows?", sentences, picture)
+
+
+def _knowing(facts: Facts) -> Section:
+    sentences = story.knowing(facts)
+    title = "Does it know when it is wrong?"
+    if len(facts) < story.FEW:
+        return Section("knowing", title, sentences)
+    middle, _, _ = figures.error_groups(facts)
+    values = ", ".join(story.share(float(m)) if facts.classes is not None else story.number(float(m)) for m in middle)
+    what = "Share of wrong answers" if facts.classes is not None else "Median error"
+    picture = Picture(
+        Markup(figures.knowing(facts)),
+        f"{what} in groups of rows, from the least to the best known: {values}. {sentences[0]}",
+        f"{what} in each group, from the rows with the least evidence to those with the most. If the bars fall from "
+        "left to right, the model is wrong where it says that it knows little. Lines are what chance leaves open.",
+    )
+    return Section("knowing", title, sentences, picture)
+
+
+def _agreement(facts: Facts) -> Section:
+    sentences, title = story.agreement(facts), "What did it predict, and what was true?"
+    if facts.classes is not None:
+        return Section("agreement", title, sentences, body="matrix" if len(facts.classes) <= _MAX_LABELS else "pairs")
+    if facts.truth.ndim > 1:
+        return Section(
+            "agreement", title, ["The targets are vectors, which one figure cannot show, so it is left out."]
+        )
+    outside = figures.n_outside(facts)
+    if outside:
+        sentences = [
+            *sentences,
+            f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.",
+        ]
+    drawn = "" if len(facts) <= figures.POINTS else f" Of {story.rows(len(facts))}, {figures.POINTS:,} are drawn."
+    picture = Picture(
+        Markup(figures.agreement(facts)),
+        f"True against predicted values. {' '.join(sentences)}",
+        "Each point is a row; on the dashed line the prediction is the truth. Vertical bars are 90 % intervals of some "
+        f"of the rows: nine of ten points should lie on theirs.{drawn}",
+    )
+    return Section("agreement", title, sentences, picture)
+
+
+def _observations(log_n: float) -> str:
+    if log_n < -4:
+        return "next to none"
+    return story.number(math.exp(log_n)) if log_n < 16 else figures.power(round(log_n / math.log(10)))
+
+
+def _matrix(facts: Facts) -> Matrix | None:
+    if facts.classes is None or len(facts.classes) > _MAX_LABELS:
+        return None
+    n = len(facts.classes)
+    index = facts.truth.astype(np.int64) * n + facts.prediction.astype(np.int64)
+    counts = np.bincount(index, minlength=n * n).reshape(n, n)
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return Matrix([str(label) for label in facts.classes], counts.tolist(), shares.round(3).tolist())
+
+
+@cache
+def _template() -> Template:
+    text = (files("natpn.report") / "template.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(text)
+
+
+__all__ = ["Row", "render", "score_text"]

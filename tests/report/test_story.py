@@ -1,0 +1,193 @@
+"""The sentences are right where the answer is known."""
+
+import numpy as np
+import pytest
+
+from natpn.families import FAMILIES
+from natpn.report import figures, story
+from natpn.report.facts import LEVELS, Facts, evenly
+
+
+def facts(error, *, classes=None, **more):
+    """Facts of rows whose evidence grows with their number."""
+    n = len(error)
+    given = {
+        "n_given": n,
+        "index": np.arange(n),
+        "truth": np.asarray(error, float),
+        "prediction": np.zeros(n),
+        "error": np.asarray(error, float),
+        "log_evidence": np.arange(n, dtype=float),
+        "familiarity": np.ones(n),
+        "novelty_p": np.ones(n),
+        "held_out": np.arange(100.0),
+        "prior_log_n": 0.0,
+        "classes": classes,
+    }
+    return Facts(**(given | more))
+
+
+LABELS = np.array(["cat", "dog"])
+
+
+def test_every_family_is_described():
+    assert list(story.TARGETS) == list(FAMILIES)
+
+
+def test_errors_among_the_least_known_rows_are_counted():
+    error = np.zeros(1000)
+    error[:34] = 1  # of the 100 least known
+    error[200:218] = 1  # of the other 900
+    said = story.knowing(facts(error, classes=LABELS))
+    assert said[0] == "Of the 10 % of rows that the model knows least, 34 % are wrong; of the rest 2 %."
+    assert said[1].startswith("So it knows when it may be wrong")
+
+
+def test_errors_everywhere_are_no_knowledge():
+    said = story.knowing(facts(np.arange(1000) % 10 == 0, classes=LABELS))
+    assert said[0].endswith("10 % are wrong; of the rest 10 %.")
+    assert "does not go with larger errors" in said[1]
+    assert story.knowing(facts(np.zeros(100), classes=LABELS))[1] == "There are no errors to tell apart."
+    assert story.knowing(facts([1.0, 0.0], classes=LABELS)) == [
+        "2 rows are too few to compare well-known with little-known ones; it takes 20."
+    ]
+
+
+def test_errors_of_numbers_are_compared_by_their_median_even_if_infinite():
+    error = np.linspace(1, 1.2, 200)
+    error[:20] = 7.0
+    error[0] = np.inf
+    said = story.knowing(facts(error))
+    assert said[0].startswith("In the 10 % of rows that the model knows least, the typical error is 7; in the rest 1.1")
+    assert said[1].startswith("So it knows")
+    middle, low, high = figures.error_groups(facts(error))
+    assert np.isfinite([middle, low, high]).all()
+    assert middle[0] == 7
+    assert np.all(low <= middle)
+    assert np.all(middle <= high)
+
+
+def test_the_first_bar_is_the_tenth_that_the_sentence_is_about():
+    error = (np.random.default_rng(0).random(343) < 0.3).astype(float)
+    some = facts(error, classes=LABELS)
+    assert figures.error_groups(some)[0][0] == error[story.least_known(some)].mean()
+
+
+@pytest.mark.parametrize(
+    ("sure", "wrong", "verdict"),
+    [(0.9, 100, "as sure as it should be"), (0.99, 100, "too sure of itself"), (0.7, 100, "too modest")],
+)
+def test_certainty_is_compared_with_accuracy(sure, wrong, verdict):
+    error = np.arange(1000) < wrong
+    said = story.calibration(facts(error, classes=LABELS, confidence=np.full(1000, sure)))[0]
+    assert f"{story.share(sure)} sure" in said
+    assert "right in 90 %" in said
+    assert verdict in said
+
+
+def test_ten_rows_are_too_few_for_a_verdict():
+    some = facts(np.arange(10) < 2, classes=LABELS, confidence=np.full(10, 0.9))
+    assert "as sure as it should be" in story.calibration(some)[0]
+
+
+@pytest.mark.parametrize(
+    ("held", "discrete", "verdict"),
+    [
+        (0.9, False, "as wide as they should be"),
+        (0.8, False, "too narrow"),
+        (0.97, False, "too wide"),
+        (0.97, True, "at least their share"),
+    ],
+)
+def test_intervals_are_compared_with_their_promise(held, discrete, verdict):
+    inside = np.where(np.isclose(LEVELS, 0.9), held, 0.5)
+    said = story.calibration(facts(np.ones(1000), inside=inside, discrete=discrete))[0]
+    assert f"{story.share(held)} do" in said
+    assert verdict in said
+
+
+def test_rows_unlike_training_are_counted_and_compared():
+    p = np.where(np.arange(200) < 60, 0.01, 0.5)
+    ood = {"ood": np.full(50, -1.0), "ood_novelty_p": np.where(np.arange(50) < 40, 0.01, 0.5)}
+    said = story.familiarity(facts(np.zeros(200), novelty_p=p, **ood))
+    assert said[0].startswith("30 % of the test rows are flagged as unlike training, more than")
+    assert said.pop(1) == "So they may differ from it."
+    assert (
+        "Either they differ from it, or training suits"
+        in story.familiarity(facts(np.zeros(200), novelty_p=p, exact=False))[1]
+    )
+    assert said[1].startswith("Of the 50 rows from elsewhere, 80 % are flagged.")
+    assert "knows the test row better in 100 % of cases" in said[1]
+    usual = np.where(np.arange(200) < 12, 0.01, 0.5)
+    assert "6 % of the test rows" in story.familiarity(facts(np.zeros(200), novelty_p=usual))[0]
+    assert "where about 5 % are expected" in story.familiarity(facts(np.zeros(200), novelty_p=usual))[0]
+
+
+@pytest.mark.parametrize("m", [1, 19, 20, 21, 39, 40, 100, 1000])
+def test_the_line_in_the_histogram_is_where_rows_begin_to_be_flagged(m):
+    held_out = np.sort(np.random.default_rng(m).normal(size=m))
+    some = facts(np.zeros(3), held_out=held_out)
+    assert some.can_flag == (m >= 20)
+    if not some.can_flag:
+        assert "at least 20 are needed" in story.familiarity(some)[0]
+        return
+    from natpn.estimators.conformal import Calibration
+
+    line = figures.alarm(held_out)
+    below, at = Calibration(held_out).novelty_p(np.array([np.nextafter(line, -9), line]))
+    assert below < 0.05 <= at
+
+
+def test_mistakes_are_named():
+    truth, prediction = np.array([0.0, 1, 1, 1, 0]), np.array([0.0, 0, 0, 1, 1])
+    some = facts(truth != prediction, classes=LABELS, truth=truth, prediction=prediction)
+    assert story.confusions(some) == [("dog", "cat", 2), ("cat", "dog", 1)]
+    assert story.agreement(some) == ["The most frequent mistake: “dog” was taken for “cat” (2 rows)."]
+    assert "right in 40 % of the test rows" in story.scores(some)[0]
+    assert "most frequent label would be right in 60 %" in story.scores(some)[0]
+    right = facts(np.zeros(5), classes=LABELS, truth=truth, prediction=truth)
+    assert story.agreement(right) == ["Every test row got its true label."]
+
+
+def test_errors_of_numbers_stand_beside_the_plainest_guess():
+    some = facts([1.0, 1.0, 3.0, np.inf], truth=np.array([0.0, 0.0, 0.0, 4.0]))
+    said = story.scores(some)
+    assert (
+        said[0]
+        == "The predictions are off by 1.67 on average; always guessing the mean of the test rows would be off by 1.5."
+    )
+    assert said[1] == "This leaves out 1 row without a finite prediction."
+
+
+def test_points_of_the_reliability_diagram():
+    confidence = np.array([0.55, 0.55, 0.95, 1.0])
+    sure, right, count = figures.reliability_points(facts([1, 0, 0, 0], classes=LABELS, confidence=confidence))
+    assert sure == pytest.approx([0.55, 0.975])
+    assert right == pytest.approx([0.5, 1])
+    assert count == pytest.approx([2, 2])
+
+
+def test_wilson_is_scipys():
+    from scipy.stats import binomtest
+
+    for hits, n in ((0, 5), (3, 7), (90, 100), (1, 1)):
+        low, high = figures.wilson(np.array([float(hits)]), np.array([float(n)]))
+        expected = binomtest(hits, n).proportion_ci(0.95, "wilson")
+        assert (low[0], high[0]) == pytest.approx((expected.low, expected.high), abs=1e-4)
+
+
+def test_wild_predictions_do_not_set_the_axes_and_are_counted():
+    truth = np.linspace(0, 10, 100)
+    prediction = truth.copy()
+    prediction[:3] = [1e9, -np.inf, np.nan]
+    some = facts(np.zeros(100), truth=truth, prediction=prediction)
+    low, high = figures.limits(some)
+    assert -11 < low < 0
+    assert 10 < high < 21
+    assert figures.n_outside(some) == 3
+
+
+def test_rows_are_spaced_evenly():
+    assert evenly(3, 5).tolist() == [0, 1, 2]
+    assert evenly(10, 5).tolist() == [0, 2, 4, 6, 8]
+    assert len(np.unique(evenly(100_001, 100_000))) == 100_000
