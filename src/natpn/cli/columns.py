@@ -26,8 +26,6 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
     Raises:
         Problem: If it is nearly one of numbers; with the first that is none.
     """
-    import pyarrow.compute as pc
-
     texts = _trimmed(values)
     known = len(texts) - texts.null_count
     if not known:
@@ -35,9 +33,9 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
     numbers, bad = _numbers(texts)
     if not len(bad):
         return numbers
-    distinct = {text.casefold() for text in pc.unique(texts.drop_null()).slice(0, 5).to_pylist()}
-    if distinct <= {"true", "false"}:
-        return pc.equal(pc.utf8_lower(texts), "true")
+    truths = truth_values(texts)
+    if truths is not None:
+        return truths
     dates = _dates(texts)
     if dates is not None:
         return dates
@@ -81,6 +79,14 @@ def convert(values: Any, kind: str, name: str, where: str, place: Place) -> Any:
         dates = _dates(texts)
         return texts if dates is None else dates
     return texts
+
+
+def truth_values(texts: Any) -> Any:
+    """Return truth values, or None if texts are something else than true and false."""
+    import pyarrow.compute as pc
+
+    lower = pc.utf8_lower(texts)
+    return pc.equal(lower, "true") if set(pc.unique(lower).to_pylist()) <= {"true", "false", None} else None
 
 
 def check_type(values: Any, name: str, where: str) -> None:

@@ -10,7 +10,7 @@ from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
 from natpn.cli.problems import Problem, near
 from natpn.cli.reading import opened
-from natpn.cli.targets import known_labels, numbers
+from natpn.cli.targets import check_support, known_labels, numbers
 
 
 @click.command(short_help="Score a model on rows whose target is known.")
@@ -58,13 +58,12 @@ def read_all(
         values = numbers(column, name, source)
         kept = np.flatnonzero(~np.isnan(values))
         y = values[kept]
-        with located(source, 0):
-            saved.model._check_support(y)
+        check_support(saved.model.family_, y, name, source, kept)
+    if not len(y):
+        raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
     if len(kept) < X.num_rows:
         note(f"{X.num_rows - len(kept):,} of {X.num_rows:,} rows have no {name!r} and are left out")
         X = X.take(kept)
-    if not len(y):
-        raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
     other = None
     if ood is not None:
         other, _, _ = read_features(saved, ood, drop, None)

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
 from natpn.cli.reading import Source, read
-from natpn.cli.targets import hint, is_classes, labels, numbers
+from natpn.cli.targets import check_support, hint, is_classes, labels, numbers
 
 HELD_OUT = 0.2
 
@@ -59,7 +60,7 @@ def fit(
       natpn fit flats.csv --target rent --drop id --out rent
       torchrun --nproc-per-node 4 -m natpn.cli fit big.parquet --target rent --out rent
     """
-    import os
+    from natpn.estimators.choice import choose_family
 
     if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
@@ -69,14 +70,20 @@ def fit(
     source, table = read(data)
     X, column = typed(source, table, target, drop, category)
     y, kept = target_of(column, target, source, task, family)
+    if len(y) < 2:
+        raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
     if len(kept) < table.num_rows:
         note(f"{table.num_rows - len(kept):,} of {table.num_rows:,} rows have no {target!r} and are left out")
         X = X.take(kept)
-    if len(y) < 2:
-        raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
-    options = {"ensemble_size": ensemble, "max_epochs": max_epochs, "random_state": seed, "device": device}
+    options: dict[str, Any] = {
+        "ensemble_size": ensemble,
+        "max_epochs": max_epochs,
+        "random_state": seed,
+        "device": device,
+    }
     if y.dtype.kind == "f":
         options["family"] = family or "auto"
+        check_support(choose_family(options["family"], y), y, target, source, kept)
         suggestion = None if task or family else hint(y, target)
         if suggestion:
             note(suggestion)

@@ -1,11 +1,12 @@
 """Targets: classes or numbers, for training and after it."""
 
+import re
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import convert
+from natpn.cli.columns import convert, truth_values
 from natpn.cli.problems import Problem, listed
 from natpn.cli.reading import Source
 
@@ -61,7 +62,8 @@ def numbers(column: Any, name: str, source: Source) -> NDArray[np.float64]:
 
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    values = convert(column, "number", name, source.name, source.place)
+    truths = truth_values(column) if pa.types.is_string(column.type) else None
+    values = convert(column, "number", name, source.name, source.place) if truths is None else truths
     try:
         if pa.types.is_boolean(values.type):
             values = pc.cast(values, pa.int8())
@@ -75,6 +77,27 @@ def numbers(column: Any, name: str, source: Source) -> NDArray[np.float64]:
             f"{source.name}, {source.place(row)}, column {name!r}: it is infinite; correct it, or leave it empty."
         )
     return array
+
+
+def check_support(family: Any, y: NDArray[np.float64], name: str, source: Source, rows: NDArray[np.intp]) -> None:
+    """Raise if a family cannot have such targets.
+
+    Raises:
+        Problem: With the first that it cannot have.
+    """
+    import torch
+
+    try:
+        family.support.check(torch.tensor(y))
+    except ValueError as error:
+        found = re.search(r"(expected .+), got (\S+) at index \((\d+),\)", str(error))
+        if not found:
+            raise
+        expected, got, row = found.groups()
+        raise Problem(
+            f"{source.name}, {source.place(int(rows[int(row)]))}, column {name!r}: {family!r} {expected}, got {got}; "
+            "correct it, or choose another --family."
+        ) from None
 
 
 def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source, rows: NDArray[np.intp]) -> NDArray[Any]:

@@ -73,36 +73,47 @@ class TableWriter:
 
     def __init__(self, file: IO[bytes], parquet: bool) -> None:
         self._file, self._parquet = file, parquet
+        self._started = False
         self._writer: Any = None
 
     def write(self, table: Any) -> None:
         """Write a table."""
-        if self._writer is None:
-            self._writer = self._open(table.schema)
-        self._writer.write_table(table)
+        if self._parquet:
+            import pyarrow.parquet as pq
+
+            self._writer = self._writer or pq.ParquetWriter(self._file, table.schema)
+            self._writer.write_table(table)
+            return
+        import pyarrow.csv as pc
+
+        if not self._started:
+            header = io.StringIO()
+            csv.writer(header, lineterminator="\n").writerow(table.column_names)
+            self._file.write(header.getvalue().encode())
+            self._started = True
+        # pyarrow puts quotes around every text or none
+        style = "needed" if _needs_quotes(table) else "none"
+        pc.write_csv(table, self._file, pc.WriteOptions(include_header=False, quoting_style=style))
 
     def close(self) -> None:
         """Write what is left."""
         if self._writer is not None:
             self._writer.close()
 
-    def _open(self, schema: Any) -> Any:
-        if self._parquet:
-            import pyarrow.parquet as pq
-
-            return pq.ParquetWriter(self._file, schema)
-        import pyarrow.csv as pc
-
-        # pyarrow puts quotes around every name
-        header = io.StringIO()
-        csv.writer(header, lineterminator="\n").writerow(schema.names)
-        self._file.write(header.getvalue().encode())
-        return pc.CSVWriter(self._file, schema, write_options=pc.WriteOptions(include_header=False))
-
 
 def is_parquet(path: str, form: str | None) -> bool:
     """Say whether a file is to be Parquet: by the form that was asked for, else by its name."""
     return form == "parquet" if form else Path(path).suffix in (".parquet", ".pq")
+
+
+def _needs_quotes(table: Any) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [
+        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
+    ]
+    return any(pc.any(pc.match_substring_regex(c.cast(pa.string()), r'[",\r\n]')).as_py() for c in texts)
 
 
 def _umask() -> int:
