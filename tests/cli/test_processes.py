@@ -16,10 +16,14 @@ def finish(process):
 
 
 def test_help_is_quick_and_light():
-    code = (
-        "import sys\nfrom natpn.cli import main\ntry:\n    main()\nfinally:\n"
-        "    print(*({'torch', 'pandas', 'sklearn', 'pyarrow', 'natpn.estimators'} & set(sys.modules)), file=sys.stderr)"
-    )
+    code = """
+import sys
+from natpn.cli import main
+try:
+    main()
+finally:
+    print(*({"torch", "pandas", "sklearn", "pyarrow", "natpn.estimators"} & set(sys.modules)), file=sys.stderr)
+"""
     times = []
     for _ in range(3):
         began = time.perf_counter()
@@ -33,8 +37,7 @@ def test_help_is_quick_and_light():
 def test_interrupts_while_fitting_leave_nothing(tmp_path):
     path = write(tmp_path / "a.csv", rows(4000, 0))
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        # a file that is there when training begins
-        process = start("fit", path, "--target", "rent", "--out", tmp_path / "m", "--ensemble", 5, cwd=tmp_path)
+        process = start("fit", path, "--target", "rent", "--out", tmp_path / "m", "--ensemble", 5)
         wait_for_training(process)
         process.send_signal(number)
         began = time.perf_counter()
@@ -57,7 +60,7 @@ def wait_for_training(process):
 def test_an_interrupt_while_predicting_leaves_nothing(classes, tmp_path):
     process = start("predict", classes, "-", "--out", tmp_path / "out.csv", stdin=subprocess.PIPE)
     lines = "".join(",".join(row) + "\n" for row in rows(5000, 0))
-    process.stdin.write(("flat,area,district,lift,built,rent\n" + lines).encode() * 1)
+    process.stdin.write(("flat,area,district,lift,built,rent\n" + 10 * lines).encode())  # less than a block
     process.stdin.flush()
     deadline = time.monotonic() + 60
     while not list(tmp_path.iterdir()):  # the file beside
@@ -75,6 +78,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(classes, tmp_path):
     assert process.stdout.readline().startswith(b"prediction,")
     process.stdout.close()
     assert (process.wait(60), process.stderr.read()) == (141, b"")
+    process.stderr.close()
 
 
 def test_memory_does_not_grow_with_the_file(classes, tmp_path):

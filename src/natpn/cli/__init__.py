@@ -1,5 +1,6 @@
 """The command `natpn`: parses, calls, prints. Heavy imports are inside each command, so that `--help` is quick."""
 
+import os
 import signal
 import sys
 import warnings
@@ -37,7 +38,15 @@ def main() -> None:
     """Run the command line."""
     warnings.simplefilter("ignore")  # what a person can act on is an error or a note
     signal.signal(signal.SIGTERM, _terminated)
-    cli.main(prog_name="natpn")
+    try:
+        cli.main(prog_name="natpn")
+    except SystemExit as end:
+        if not end.code:
+            raise
+        # At once: all that was begun is undone, and Python would wait for threads that still read, or crash on them.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

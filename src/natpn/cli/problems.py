@@ -61,6 +61,13 @@ def of_system(error: OSError, path: str | None = None) -> Problem:
 class Group(click.Group):
     """A group of commands that ends in one sentence, whatever happens."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; what click would answer with a line or a code of its own ends here."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            ctx.exit(_end(error))
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and leave with its exit code."""
         try:
