@@ -34,16 +34,33 @@ finally:
     assert min(times) < 2
 
 
-def test_interrupts_while_fitting_leave_nothing(tmp_path):
+def test_an_interrupt_while_fitting_leaves_nothing(tmp_path):
     path = write(tmp_path / "a.csv", rows(4000, 0))
-    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        process = start("fit", path, "--target", "rent", "--out", tmp_path / "m", "--ensemble", 5)
-        wait_for_training(process)
-        process.send_signal(number)
-        began = time.perf_counter()
-        assert finish(process) == (code, "", "")
-        assert time.perf_counter() - began < 10
-        assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+    process = start("fit", path, "--target", "rent", "--out", tmp_path / "m", "--ensemble", 5)
+    wait_for_training(process)
+    process.send_signal(signal.SIGINT)
+    began = time.perf_counter()
+    assert finish(process) == (130, "", "")
+    assert time.perf_counter() - began < 10
+    assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_request_to_end_is_met_as_an_interrupt_is(tmp_path):
+    code = """
+import os, signal, sys
+from natpn.cli import main, writing
+def end(path):
+    with writing.replacing(path) as file:
+        file.write(b"half")
+        os.kill(os.getpid(), signal.SIGTERM)
+sys.modules["natpn.cli.predict"].load = lambda model: end("out.csv")
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, "predict", "model", "new.csv"], cwd=tmp_path, env=ENVIRONMENT, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (143, b"")
+    assert not list(tmp_path.iterdir())
 
 
 def wait_for_training(process):
