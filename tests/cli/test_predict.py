@@ -77,6 +77,28 @@ def test_types_are_those_of_training_whatever_the_first_rows_look_like(model, mo
     np.testing.assert_allclose(frame_of(run("predict", model, path))["prediction"], whole["prediction"])
 
 
+def test_parquet_keeps_all_rows_in_large_groups(classes, tmp_path, monkeypatch):
+    monkeypatch.setattr("natpn.cli.writing.GROUP", 6000)
+    path = write(tmp_path / "a.csv", rows(100, 0) * 100)
+    assert run("predict", classes, path, "--id", "flat", "--out", tmp_path / "out.parquet").exit_code == 0
+    found = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
+    assert found.metadata.num_row_groups == 2
+    assert found.read()["flat"].to_pylist() == [f"f{i}" for i in range(100)] * 100
+
+
+def test_spaces_around_categories_count_in_parquet_alone(tmp_path):
+    table = pyarrow.table({"x": [" a", "b "] * 20, "y": [1.5, 2.5] * 20})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    pyarrow.csv.write_csv(table, tmp_path / "a.csv")
+    for name in ("a.parquet", "a.csv"):
+        options = ["--target", "y", "--max-epochs", 1, "--out", tmp_path / "m"]
+        assert run("fit", tmp_path / name, *options).exit_code == 0
+        levels = natpn.load(tmp_path / "m").inputs_.table.columns[0].levels
+        assert levels == ([" a", "b "] if name == "a.parquet" else ["a", "b"])
+        frame = frame_of(run("predict", tmp_path / "m", tmp_path / name))
+        assert frame["prediction"].nunique() == 2
+
+
 def test_classes_get_a_column_each(classes, new):
     columns = run("predict", classes, new).stdout.splitlines()[0].split(",")
     assert columns[:4] == ["prediction", "p_harbour", "p_hills", "p_old town"]

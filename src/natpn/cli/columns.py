@@ -26,7 +26,7 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
     Raises:
         Problem: If it is nearly one of numbers; with the first that is none.
     """
-    texts = _trimmed(values)
+    texts = trimmed(values)
     known = len(texts) - texts.null_count
     if not known:
         return texts
@@ -48,7 +48,7 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
     return texts
 
 
-def convert(values: Any, kind: str, name: str, where: str, place: Place) -> Any:
+def convert(values: Any, kind: str, name: str, where: str, place: Place, *, trim: bool = True) -> Any:
     """Return a column as the model knows it; what it can read itself is left as it is.
 
     Args:
@@ -57,6 +57,7 @@ def convert(values: Any, kind: str, name: str, where: str, place: Place) -> Any:
         name: Its name.
         where: The file.
         place: Where in it a row is.
+        trim: Whether spaces around categories mean nothing, as in a CSV file.
 
     Raises:
         Problem: If a value is not a number where numbers are needed.
@@ -66,7 +67,7 @@ def convert(values: Any, kind: str, name: str, where: str, place: Place) -> Any:
     check_type(values, name, where)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return values
-    texts = _trimmed(values)
+    texts = trimmed(values)
     if kind == "number":
         numbers, bad = _numbers(texts)
         if len(bad):
@@ -78,7 +79,17 @@ def convert(values: Any, kind: str, name: str, where: str, place: Place) -> Any:
     if kind == "date":
         dates = _dates(texts)
         return texts if dates is None else dates
-    return texts
+    return texts if trim else values
+
+
+def trimmed(values: Any) -> Any:
+    """Return texts without spaces around them, and null where nothing is left."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    texts = pc.utf8_trim_whitespace(whole.cast(pa.string()))
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def truth_values(texts: Any) -> Any:
@@ -103,16 +114,6 @@ def check_type(values: Any, name: str, where: str) -> None:
             f"{where}: column {name!r} holds {values.type}, not numbers, texts or dates; turn it into such columns, or "
             f"say --drop {name}."
         )
-
-
-def _trimmed(values: Any) -> Any:
-    """Return texts without spaces around them, and null where nothing is left."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    texts = pc.utf8_trim_whitespace(whole.cast(pa.string()))
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def _numbers(texts: Any) -> tuple[Any, list[int]]:

@@ -10,7 +10,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import check_type, infer
+from natpn.cli.columns import check_type, infer, trimmed
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
@@ -131,7 +131,7 @@ def typed(
         values = table[name]
         check_type(values, name, source.name)
         if name in category:
-            texts = values.cast(pa.string())
+            texts = trimmed(values) if source.texts else values.cast(pa.string())
             columns[name] = texts.dictionary_encode()
         else:
             columns[name] = infer(values, name, source.name, source.place) if source.texts else values

@@ -184,7 +184,9 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
         return source.place(first + row)
 
     kinds = zip(names, saved.kinds.values(), strict=True)
-    return pa.table({name: convert(table[name], kind, name, source.name, place) for name, kind in kinds})
+    return pa.table(
+        {name: convert(table[name], kind, name, source.name, place, trim=source.texts) for name, kind in kinds}
+    )
 
 
 @contextlib.contextmanager

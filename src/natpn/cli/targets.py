@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import convert, truth_values
+from natpn.cli.columns import check_type, convert, truth_values
 from natpn.cli.problems import Problem, listed
 from natpn.cli.reading import Source
 
@@ -46,7 +46,7 @@ def labels(column: Any) -> NDArray[Any]:
     if pa.types.is_boolean(column.type):
         return np.asarray(column.to_pylist(), np.bool_)
     values = column.to_pylist()
-    if all(isinstance(v, (int, float)) and v == int(v) for v in values if v == v):
+    if all(isinstance(v, (int, float)) and abs(v) < 2**53 and v == int(v) for v in values):
         return np.asarray(values, np.int64)
     return np.asarray([text_of(v) for v in values])
 
@@ -112,6 +112,7 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source, 
         text = text_of(value)
         return text.casefold() if classes.dtype.kind == "b" else text
 
+    check_type(column, name, source.name)
     known = {key(label): place for place, label in enumerate(classes.tolist())}
     values = column.to_pylist()
     index = np.array([known.get(key(value), -1) for value in values], np.intp)

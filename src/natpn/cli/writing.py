@@ -16,6 +16,8 @@ from typing import IO, Any
 
 from natpn.cli.problems import Problem, of_system
 
+GROUP = 1 << 16  # rows that Parquet keeps together
+
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[IO[bytes]]:
@@ -75,6 +77,7 @@ class TableWriter:
         self._file, self._parquet = file, parquet
         self._started = False
         self._writer: Any = None
+        self._held: list[Any] = []  # the rows of the next group
 
     def write(self, table: Any) -> None:
         """Write a table."""
@@ -82,7 +85,9 @@ class TableWriter:
             import pyarrow.parquet as pq
 
             self._writer = self._writer or pq.ParquetWriter(self._file, table.schema)
-            self._writer.write_table(table)
+            self._held.append(table)
+            if sum(part.num_rows for part in self._held) >= GROUP:
+                self._write_group()
             return
         import pyarrow.csv as pc
 
@@ -98,7 +103,15 @@ class TableWriter:
     def close(self) -> None:
         """Write what is left."""
         if self._writer is not None:
+            self._write_group()
             self._writer.close()
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._held:
+            self._writer.write_table(pa.concat_tables(self._held))
+        self._held = []
 
 
 def is_parquet(path: str, form: str | None) -> bool:
