@@ -5,7 +5,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import accuracy_score, log_loss, mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
@@ -35,6 +43,17 @@ def test_numbers_are_scored_as_scikit_learn_does(model, new, other):
     assert found["ood_novel"] == 100
     assert found["ood_evidence_auc_pr"] == found["ood_evidence_auc_roc"] == 100
     assert found["ood_familiarity"] < 0.5 < found["familiarity"]
+
+
+def test_rows_are_told_apart_by_evidence_and_by_noise(model, new, other):
+    found = json.loads(run("evaluate", model, new, "--ood", other, "--json").stdout)
+    estimator = natpn.load(model)
+    parts = [estimator.predict_dist(pd.read_csv(p, parse_dates=["built"])[COLUMNS[1:5]]) for p in (new, other)]
+    truth = [1] * 50 + [0] * 40
+    noise = -np.concatenate([part.aleatoric for part in parts])
+    assert found["ood_aleatoric_auc_roc"] == pytest.approx(100 * roc_auc_score(truth, noise))
+    assert found["ood_aleatoric_auc_pr"] == pytest.approx(100 * average_precision_score(truth, noise))
+    assert found["ood_evidence_auc_roc"] == 100
 
 
 def test_classes_are_scored_as_scikit_learn_does(classes, new, tmp_path):

@@ -16,7 +16,7 @@ from natpn.cli.predict import predict
 from natpn.cli.problems import Group
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group("natpn", cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="natpn", prog_name="natpn")
 @click.option("--debug", is_flag=True, help="Show where an error comes from. Goes before the command.")
 def cli(debug: bool) -> None:

@@ -100,7 +100,8 @@ def _end(error: BaseException) -> int:
 def _sentence(error: BaseException) -> tuple[str, int]:
     if isinstance(error, click.UsageError) and not isinstance(error, click.FileError):
         path = error.ctx.command_path if error.ctx else "natpn"
-        return f"{error.format_message().rstrip('.')}. See: {path} --help", 2
+        message = error.format_message()
+        return f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {path} --help", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), 2
     if isinstance(error, OSError):
