@@ -19,7 +19,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q -n auto
 
 demo: $(STAMP)
-	$(BIN)/python examples/families.py
+	$(BIN)/natpn demo --out demo
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -1,0 +1,100 @@
+"""`natpn evaluate`: a model and rows whose targets are known → scores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import numpy as np
+
+from natpn.cli.models import Saved, features, load, located, prepared
+from natpn.cli.printing import as_json, note, progress, say, score_lines
+from natpn.cli.problems import Problem, near
+from natpn.cli.reading import opened
+from natpn.cli.targets import check_support, known_labels, numbers
+
+
+@click.command(short_help="Score a model on rows whose target is known.")
+@click.argument("model")
+@click.argument("data")
+@click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
+@click.option("--ood", metavar="FILE", help="Rows unlike training: how well are they noticed?")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
+@click.option("--json", "machine", is_flag=True, help="Print JSON.")
+def evaluate(model: str, data: str, target: str | None, ood: str | None, drop: tuple[str, ...], machine: bool) -> None:
+    """Score MODEL on DATA, a CSV or Parquet file with the target (- reads standard input).
+
+    \b
+    Example:
+      natpn evaluate rent test.csv
+      natpn evaluate rent test.csv --ood other_city.csv --json
+    """
+    from natpn.report.scores import scores
+
+    saved, X, y, other = read_all(model, data, target, ood, drop)
+    found = scores(saved.model, X, y, other)
+    if machine:
+        rows = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.num_rows})
+        say(as_json(rows | found))
+        return
+    say(f"{len(y):,} rows" + ("" if other is None else f", {other.num_rows:,} others from {ood}"))
+    for line in score_lines(found):
+        say(line)
+
+
+def read_all(
+    model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str]
+) -> tuple[Saved, Any, Any, Any]:
+    """Return the model, features and targets of a file, and the features of other rows if there are some."""
+    saved = load(model)
+    name = target or saved.target
+    if name is None:
+        raise Problem(f"{model} does not say which column was its target; say --target.")
+    X, column, source = read_features(saved, data, drop, name)
+    kept = np.flatnonzero(~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    y: Any
+    if hasattr(saved.model, "classes_"):
+        y = known_labels(column.take(kept), saved.model.classes_, name, source, kept)
+    else:
+        values = numbers(column, name, source)
+        kept = np.flatnonzero(~np.isnan(values))
+        y = values[kept]
+        check_support(saved.model.family_, y, name, source, kept)
+    if not len(y):
+        raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
+    if len(kept) < X.num_rows:
+        note(f"{X.num_rows - len(kept):,} of {X.num_rows:,} rows have no {name!r} and are left out")
+        X = X.take(kept)
+    other = None
+    if ood is not None:
+        other, _, _ = read_features(saved, ood, drop, None)
+    return saved, X, y, other
+
+
+def read_features(saved: Saved, path: str, drop: Sequence[str], target: str | None) -> tuple[Any, Any, Any]:
+    """Read a file in the form that the model knows, with the target if one is asked for."""
+    import pyarrow as pa
+
+    with opened(path) as source:
+        if target is not None and target not in source.names:
+            raise Problem(
+                f"{source.name} has no column {target!r}, the target"
+                f"{near(target, source.names) or '; name another with --target.'}"
+            )
+        keep = [] if target is None else [target]
+        drop = [name for name in drop if target is not None or name in source.names]
+        names = features(saved, source, drop, keep)
+        tables, targets, first = [], [], 0
+        with progress(source, "read") as advance:
+            for batch in source.batches(list(dict.fromkeys([*names, *keep]))):
+                table = prepared(saved, names, batch, source, first)
+                with located(source, first):
+                    saved.model.inputs_.table.transform(table)  # finds what does not fit, where its row is known
+                tables.append(table)
+                targets += [batch[target]] if target is not None else []
+                first += batch.num_rows
+                advance()
+    if not tables:
+        raise Problem(f"{source.name} has a header and no rows; add some.")
+    X = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    column = pa.chunked_array([chunk for t in targets for chunk in t.chunks]).combine_chunks() if targets else None
+    return X, column, source

@@ -1,0 +1,192 @@
+"""`natpn fit`: a table → a model."""
+
+import contextlib
+import io
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.cli.columns import check_type, infer, trimmed
+from natpn.cli.models import Saved, check_place, save
+from natpn.cli.printing import note, on_terminal, say, score_lines
+from natpn.cli.problems import Problem, is_first_process, near
+from natpn.cli.reading import Source, read
+from natpn.cli.targets import check_support, hint, is_classes, labels, numbers
+
+HELD_OUT = 0.2
+
+
+@click.command(short_help="Fit a model to a table.")
+@click.argument("data")
+@click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option("--out", required=True, metavar="DIRECTORY", help="Where to write the model.")
+@click.option(
+    "--task",
+    type=click.Choice(["classes", "numbers"]),
+    help="What the target is. Texts and truth values are classes, numbers are numbers, unless you say so.",
+)
+@click.option("--family", metavar="NAME", help="For numbers: normal, poisson, lognormal, …; auto (the default) picks.")
+@click.option("--ensemble", type=click.IntRange(1), default=1, show_default=True, help="How many networks.")
+@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
+@click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
+)
+@click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+def fit(
+    data: str,
+    target: str,
+    out: str,
+    task: str | None,
+    family: str | None,
+    ensemble: int,
+    drop: tuple[str, ...],
+    category: tuple[str, ...],
+    seed: int,
+    max_epochs: int | None,
+    device: str,
+) -> None:
+    """Fit a model to DATA, a CSV or Parquet file (- reads standard input).
+
+    Prints the family of the target, the scores on rows that were held out, and where the model is.
+
+    \b
+    Example:
+      natpn fit flats.csv --target rent --drop id --out rent
+      torchrun --nproc-per-node 4 -m natpn.cli fit big.parquet --target rent --out rent
+    """
+    from natpn.estimators.choice import choose_family
+
+    if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise Problem("Several processes cannot share standard input; give torchrun a file.")
+    if is_first_process():
+        check_place(out)
+    check_family(family)
+    source, table = read(data)
+    X, column = typed(source, table, target, drop, category)
+    y, kept = target_of(column, target, source, task, family)
+    if len(y) < 2:
+        raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
+    if len(kept) < table.num_rows:
+        note(f"{table.num_rows - len(kept):,} of {table.num_rows:,} rows have no {target!r} and are left out")
+        X = X.take(kept)
+    options: dict[str, Any] = {
+        "ensemble_size": ensemble,
+        "max_epochs": max_epochs,
+        "random_state": seed,
+        "device": device,
+    }
+    if y.dtype.kind == "f":
+        options["family"] = family or "auto"
+        check_support(choose_family(options["family"], y), y, target, source, kept)
+        suggestion = None if task or family else hint(y, target)
+        if suggestion:
+            note(suggestion)
+    elif len(np.unique(y)) < 2:
+        raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
+    train(X, y, target, drop, options, out)
+
+
+def check_family(family: str | None) -> None:
+    """Raise if there is no such family, or its targets are vectors.
+
+    Raises:
+        Problem: With the choices.
+    """
+    from natpn.estimators.regressor import VECTORS
+    from natpn.families import FAMILIES
+
+    if family in VECTORS:
+        raise Problem(f"--family {family} has vectors as targets, which are not in one column; use NatPNRegressor.")
+    names = ["auto", *(name for name in FAMILIES if name not in VECTORS)]
+    if family is not None and family not in names:
+        raise Problem(f"--family {family}: there is no such family; known are {', '.join(names)}{near(family, names)}")
+
+
+def typed(
+    source: Source, table: Any, target: str, drop: Sequence[str], category: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    """Return the features and the target with their types.
+
+    Raises:
+        Problem: If a column is missing, or cannot be used.
+    """
+    import pyarrow as pa
+
+    for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
+        if name not in source.names:
+            raise Problem(f"--{option} {name}: {source.name} has no such column{_choices(name, source.names)}")
+    if target in drop:
+        raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
+    names = [name for name in source.names if name not in (*drop, target)]
+    if not names:
+        raise Problem(f"{source.name} has no columns to predict {target!r} from; add some.")
+    columns = {}
+    for name in (*names, target):
+        values = table[name]
+        check_type(values, name, source.name)
+        if name in category:
+            texts = trimmed(values) if source.texts else values.cast(pa.string())
+            columns[name] = texts.dictionary_encode()
+        else:
+            columns[name] = infer(values, name, source.name, source.place) if source.texts else values
+    column = columns.pop(target)
+    return pa.table(columns), column
+
+
+def _choices(name: str, names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+    return near(name, names) or f"; it has {shown}"
+
+
+def target_of(
+    column: Any, name: str, source: Source, task: str | None, family: str | None
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the targets that are not missing, and their rows."""
+    if is_classes(column, name, task, family):
+        kept = np.flatnonzero(~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+        return labels(column.take(kept)), kept
+    values = numbers(column, name, source)
+    kept = np.flatnonzero(~np.isnan(values))
+    return values[kept], kept
+
+
+def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: dict[str, Any], out: str) -> Saved | None:
+    """Fit, save and tell; returns None in all processes but the first.
+
+    Rows are held out here and not in the estimator, so that their scores can be shown.
+    """
+    from natpn import parallel
+    from natpn.estimators import NatPNClassifier, NatPNRegressor
+    from natpn.estimators.rows import split_rows
+    from natpn.report.scores import scores
+
+    classes = y.dtype.kind != "f"
+    groups = np.unique(y, return_inverse=True)[1] if classes else np.zeros(len(y), np.int64)
+    split = split_rows(groups.astype(np.int64), HELD_OUT, False, options["random_state"])
+    X_val, y_val = X.take(split.validation), y[split.validation]
+    model = (NatPNClassifier if classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # the family is told below
+            model.fit(X.take(split.train), y[split.train], X_val=X_val, y_val=y_val)
+    finally:
+        parallel.stop()
+    if not is_first_process():
+        return None
+    model.verbose = 0
+    saved = Saved(out, model, target, tuple(drop))
+    found = scores(model, X_val, y_val)
+    save(saved)
+    what = f"{len(model.classes_)} classes" if classes else "numbers"
+    say(f"target  {target}: {what}, family {model.family_!r}")
+    say(f"rows    {len(split.train):,} to fit, {len(y_val):,} held out; {X.num_columns} columns")
+    say("scores on the rows that were held out, which also told when to stop:")
+    for line in score_lines(found):
+        say(line)
+    say(f"model   {out}")
+    return saved

@@ -1,0 +1,209 @@
+"""Models on disk, and new tables brought to the form that they know.
+
+A directory that `natpn fit` writes holds, beside the model, `table.json`: which column was the target and which were
+left out, so that the same file can be given to the other commands.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from natpn.cli.columns import convert
+from natpn.cli.problems import Problem, listed, near, of_system
+from natpn.cli.reading import Source
+
+NOTES = "table.json"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model with what is known about the table it was fitted on.
+
+    Attributes:
+        path: Where it is.
+        model: The estimator.
+        target: The column that was the target; None if it was not `natpn fit` that wrote the model.
+        dropped: The columns that were left out.
+    """
+
+    path: str
+    model: Any
+    target: str | None = None
+    dropped: tuple[str, ...] = ()
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kind of each feature, in order."""
+        return {column.name: column.kind for column in self.model.inputs_.table.columns}
+
+
+def check_place(out: str) -> None:
+    """Raise if a model cannot be written there, before time is spent on it.
+
+    Raises:
+        Problem: If it is something else, or its directory cannot be written.
+    """
+    place = Path(out)
+    try:
+        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / "config.json").exists())):
+            raise Problem(f"{out} exists and is not a model; choose another --out.")
+        parent = next(p for p in place.absolute().parents if p.exists())
+        os.rmdir(tempfile.mkdtemp(prefix=".natpn.", dir=parent))
+    except OSError as error:
+        raise of_system(error, out) from None
+
+
+def save(saved: Saved) -> None:
+    """Write a model, whole or not at all; one that is there is replaced."""
+    place = Path(saved.path)
+    beside: Path | None = None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+        new, old = beside / "new", beside / "old"
+        saved.model.save(new)
+        notes = {"target": saved.target, "dropped": list(saved.dropped)}
+        (new / NOTES).write_text(json.dumps(notes, indent=1))
+        if place.exists():
+            os.replace(place, old)
+        try:
+            os.replace(new, place)
+        except BaseException:
+            if old.exists():
+                os.replace(old, place)
+            raise
+    except OSError as error:
+        raise of_system(error, saved.path) from None
+    finally:
+        if beside is not None:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def check_model(path: str) -> None:
+    """Raise if there is no model.
+
+    Raises:
+        Problem: With what is there instead.
+    """
+    if not os.path.exists(path):
+        raise Problem(f"{path}: there is no such model; name a directory that natpn fit wrote.")
+    if not os.path.isdir(path):
+        raise Problem(f"{path} is a file, not a model; name a directory that natpn fit wrote.")
+    if not (Path(path) / "config.json").is_file():
+        raise Problem(f"{path} is a directory, but not a model; name one that natpn fit wrote.")
+
+
+def load(path: str) -> Saved:
+    """Read a model.
+
+    Raises:
+        Problem: If there is none, it is damaged, or it does not take tables.
+    """
+    check_model(path)
+    from natpn.estimators import load as load_model
+    from natpn.estimators.inputs import TableInputs
+
+    try:
+        model = load_model(path)
+    except FileNotFoundError as error:
+        raise Problem(str(error)) from None
+    if not isinstance(model.inputs_, TableInputs):
+        raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
+    notes: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        notes = json.loads((Path(path) / NOTES).read_text())
+    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())))
+
+
+def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> list[str]:
+    """Return the columns of a file that the model needs, in its order.
+
+    Args:
+        saved: The model.
+        source: The file.
+        drop: Columns to leave out.
+        keep: Columns that are used for something else.
+
+    Raises:
+        Problem: If one is missing, or there is one too many.
+    """
+    for name in (*drop, *keep):
+        if name not in source.names:
+            raise Problem(
+                f"{source.name} has no column {name!r}{near(name, source.names) or '; leave the option out.'}"
+            )
+    others = {*drop, *keep, *saved.dropped, *([saved.target] if saved.target else [])}
+    known = list(saved.kinds)
+    if not saved.model.inputs_.table.named:
+        rest = [name for name in source.names if name not in others]
+        if len(rest) != len(known):
+            raise Problem(
+                f"{source.name} has {len(rest)} columns, but the model was fitted on {len(known)} without names; give "
+                "as many, in the same order."
+            )
+        return rest
+    extra = [name for name in source.names if name not in known]
+    for name in known:
+        if name not in source.names:
+            absent = [n for n in known if n not in source.names]
+            cure = near(name, extra) or "; add it, with empty cells if it is not known."
+            many = f"the columns {listed(absent)} that" if len(absent) > 1 else f"the column {name!r} that"
+            raise Problem(f"{source.name} lacks {many} the model was fitted on{cure}")
+        if name in drop:
+            raise Problem(f"--drop {name}: the model was fitted on this column and needs it; leave the option out.")
+    unknown = [name for name in extra if name not in others]
+    if unknown:
+        options = " ".join(f"--drop {name!r}" if " " in name else f"--drop {name}" for name in unknown[:10])
+        raise Problem(
+            f"{source.name} has {'columns' if len(unknown) > 1 else 'a column'} that the model was not fitted on, "
+            f"{listed(unknown)}; leave out with {options}, or say --id if it names the rows."
+        )
+    return known
+
+
+def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int) -> Any:
+    """Return a batch as the model knows it.
+
+    Args:
+        saved: The model.
+        names: The columns that `features` returned.
+        table: A batch with these columns, at least.
+        source: The file.
+        first: The number of the first row in the file.
+    """
+    import pyarrow as pa
+
+    def place(row: int) -> str:
+        return source.place(first + row)
+
+    kinds = zip(names, saved.kinds.values(), strict=True)
+    return pa.table(
+        {name: convert(table[name], kind, name, source.name, place, trim=source.texts) for name, kind in kinds}
+    )
+
+
+@contextlib.contextmanager
+def located(source: Source, first: int) -> Iterator[None]:
+    """Word errors of the model about a batch in terms of the file.
+
+    Raises:
+        Problem: With the place in the file.
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if isinstance(error, TypeError) and "Column" not in str(error):
+            raise
+        message = str(error).replace("the transform was fitted", "the model was fitted")
+        found = re.match(r"Column (?P<name>.+?), row (?P<row>\d+): (?P<rest>.*)", message, re.DOTALL)
+        if found:
+            where = source.place(first + int(found["row"]))
+            raise Problem(f"{source.name}, {where}, column {found['name']}: {found['rest']}") from None
+        raise Problem(f"{source.name}: {message}") from None

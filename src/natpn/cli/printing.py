@@ -1,0 +1,57 @@
+"""What commands print: aligned lines on standard output, notes on standard error."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from natpn.cli.problems import is_first_process
+from natpn.cli.reading import Source
+
+
+def say(line: str = "") -> None:
+    """Print a line, in the first process only."""
+    if is_first_process():
+        click.echo(line)
+
+
+def note(line: str) -> None:
+    """Print a remark to standard error, in the first process only."""
+    if is_first_process():
+        click.echo(f"note: {line}", err=True)
+
+
+def score_lines(scores: dict[str, float]) -> Iterator[str]:
+    """Yield a line for each score: its name, its value, and what it means."""
+    from natpn.report.scores import MEANINGS
+
+    width = max(map(len, scores))
+    for name, value in scores.items():
+        yield f"  {name:<{width}}  {value:>10.4g}  {MEANINGS[name]}"
+
+
+def as_json(values: dict[str, Any]) -> str:
+    """Return JSON; what is no finite number is null there."""
+    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+    return json.dumps(plain, indent=1)
+
+
+def on_terminal() -> bool:
+    """Say whether a person watches, so that a progress bar makes sense."""
+    return is_first_process() and sys.stderr.isatty()
+
+
+@contextmanager
+def progress(source: Source, what: str) -> Iterator[Any]:
+    """Show how much of a file has been read; call the result after each batch."""
+    from tqdm import tqdm
+
+    scale = source.unit == "B"
+    with tqdm(
+        total=source.size, unit=source.unit, unit_scale=scale, desc=what, disable=not on_terminal(), leave=False
+    ) as bar:
+        yield lambda: bar.update(source.position - bar.n)

@@ -1,0 +1,61 @@
+"""What all commands have in common: help, exit codes, and one line for whatever goes wrong."""
+
+import re
+
+import pytest
+
+import natpn
+from cli.conftest import refused, run
+from natpn.cli import cli
+from natpn.training.session import TrainingError
+
+
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_help_has_an_example_that_parses(name):
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert re.search(rf"Example:\n +natpn {name}( |$)", result.stdout, re.MULTILINE)
+    command = cli.commands[name]
+    for line in re.findall(rf"^ +natpn {name}(.*)$", result.stdout, re.MULTILINE):
+        command.make_context(name, line.split("|")[0].split())
+
+
+def test_the_commands_are_those_of_the_page():
+    assert sorted(cli.commands) == ["demo", "evaluate", "export", "fit", "predict", "report", "serve"]
+    assert run("--version").stdout.startswith("natpn, version ")
+
+
+def test_a_wrong_command_or_option_is_one_line():
+    assert "No such command 'predikt'" in refused(run("predikt"))
+    assert "See: natpn predict --help" in refused(run("predict", "--colour"))
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (TrainingError("the loss is not a number"), 2, "Error: the loss is not a number\n"),
+        (MemoryError(), 2, "Error: There is not enough memory"),
+        (PermissionError(13, "Permission denied", "a/b"), 2, "Error: a/b: permission denied; change"),
+        (KeyboardInterrupt(), 130, ""),
+        (KeyError("x"), 1, "Error: natpn itself went wrong, with KeyError: 'x'; `natpn --debug …` shows where"),
+    ],
+)
+def test_every_end_has_a_code_and_at_most_one_line(error, code, sentence, train, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(natpn.NatPNRegressor, "fit", fail)
+    result = run("fit", train, "--target", "rent", "--out", tmp_path / "m")
+    assert result.exit_code == code
+    assert result.stderr.startswith(sentence)
+    assert result.stderr.count("\n") == bool(sentence)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_first_of_several_processes_speaks(train, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    result = run("fit", train, "--target", "elephant", "--out", tmp_path / "m")
+    assert (result.exit_code, result.output) == (2, "")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "give torchrun a file" in refused(run("fit", "-", "--target", "rent", "--out", tmp_path / "m"))

@@ -1,0 +1,129 @@
+"""`natpn evaluate` and the scores behind it."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+
+import natpn
+from cli.conftest import COLUMNS, refused, rows, run, write
+from natpn.report.scores import MEANINGS, scores
+
+
+@pytest.fixture
+def other(tmp_path):
+    return write(
+        tmp_path / "other.csv", [[r[0], str(1e4 + i), *r[2:5]] for i, r in enumerate(rows(40, 2))], COLUMNS[:5]
+    )
+
+
+def test_numbers_are_scored_as_scikit_learn_does(model, new, other):
+    result = run("evaluate", model, new, "--ood", other, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    frame, prediction = pd.read_csv(new), run("predict", model, new, "--out", "-")
+    lines = [line.split(",") for line in prediction.stdout.splitlines()[1:]]
+    guess, low, high = np.array([[float(x) for x in line[:3]] for line in lines]).T
+    assert found["rmse"] == pytest.approx(root_mean_squared_error(frame["rent"], guess))
+    assert found["mae"] == pytest.approx(mean_absolute_error(frame["rent"], guess))
+    assert found["r2"] == pytest.approx(r2_score(frame["rent"], guess))
+    assert found["coverage_90"] == pytest.approx(100 * ((low <= frame["rent"]) & (frame["rent"] <= high)).mean())
+    assert found["rows"] == 50
+    assert found["ood_rows"] == 40
+    assert found["ood_novel"] == 100
+    assert found["ood_evidence_auc_pr"] == found["ood_evidence_auc_roc"] == 100
+    assert found["ood_familiarity"] < 0.5 < found["familiarity"]
+
+
+def test_rows_are_told_apart_by_evidence_and_by_noise(model, new, other):
+    found = json.loads(run("evaluate", model, new, "--ood", other, "--json").stdout)
+    estimator = natpn.load(model)
+    parts = [estimator.predict_dist(pd.read_csv(p, parse_dates=["built"])[COLUMNS[1:5]]) for p in (new, other)]
+    truth = [1] * 50 + [0] * 40
+    noise = -np.concatenate([part.aleatoric for part in parts])
+    assert found["ood_aleatoric_auc_roc"] == pytest.approx(100 * roc_auc_score(truth, noise))
+    assert found["ood_aleatoric_auc_pr"] == pytest.approx(100 * average_precision_score(truth, noise))
+    assert found["ood_evidence_auc_roc"] == 100
+
+
+def test_classes_are_scored_as_scikit_learn_does(classes, new, tmp_path):
+    found = json.loads(run("evaluate", classes, new, "--json").stdout)
+    estimator, frame = natpn.load(classes), pd.read_csv(new)
+    p = estimator.predict_proba(frame[["area", "rent"]])
+    assert found["accuracy"] == pytest.approx(100 * accuracy_score(frame["district"], estimator.classes_[p.argmax(1)]))
+    assert found["log_likelihood"] == pytest.approx(-log_loss(frame["district"], p, labels=estimator.classes_))
+    e = np.eye(3)[np.searchsorted(estimator.classes_, frame["district"])]
+    assert found["brier_score"] == pytest.approx(((p - e) ** 2).sum(1).mean())
+    assert found["brier"] == pytest.approx(100 * np.sqrt(((p - e) ** 2).sum(1)).mean())
+
+
+def test_pieces_change_nothing_but_memory(model, classes, new, monkeypatch):
+    frame = pd.read_csv(new, parse_dates=["built"])
+    for path, columns, target in ((model, COLUMNS[1:5], "rent"), (classes, ["area", "rent"], "district")):
+        estimator = natpn.load(path)
+        X, y = frame[columns], frame[target].to_numpy()
+        monkeypatch.setattr("natpn.report.scores._ROWS", 4096)
+        whole = scores(estimator, X, y, ood=X)
+        monkeypatch.setattr("natpn.report.scores._ROWS", 7)
+        assert scores(estimator, X, y, ood=X) == pytest.approx(whole)
+
+
+def test_every_score_has_a_meaning_and_every_meaning_a_score(model, classes, new, other):
+    found = [
+        json.loads(run("evaluate", m, new, "--ood", o, "--json").stdout) for m, o in ((model, other), (classes, new))
+    ]
+    assert set(found[0]) | set(found[1]) == set(MEANINGS) | {"rows", "ood_rows"}
+    for sentence in MEANINGS.values():
+        assert sentence.endswith(".")
+    text = run("evaluate", model, new).stdout
+    assert MEANINGS["rmse"] in text
+
+
+def test_vectors_have_scores_too():
+    X = np.linspace(-1, 1, 60)[:, None]
+    estimator = natpn.NatPNRegressor("multivariate_normal", max_epochs=1, random_state=0).fit(X, np.c_[X, -X])
+    found = scores(estimator, X, np.c_[X, -X])
+    assert {"rmse", "mae", "r2", "negative_log_likelihood", "familiarity", "novel"} == set(found)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "sentence"),
+    [
+        ("rent", "dear", "line 4, column 'rent': 'dear' is not a finite number"),
+        ("area", "large", "line 4, column 'area': 'large'"),
+        ("lift", "perhaps", "line 4, column 'lift': 'perhaps' is no truth value"),
+    ],
+)
+def test_a_value_that_does_not_fit_has_a_line(column, value, sentence, model, tmp_path):
+    table = rows(6, 0)
+    table[2][COLUMNS.index(column)] = value
+    assert sentence in refused(run("evaluate", model, write(tmp_path / "a.csv", table)))
+
+
+def test_labels_that_training_never_had(classes, tmp_path):
+    table = rows(6, 0)
+    table[1][2], table[3][2] = "", "airport"
+    sentence = refused(run("evaluate", classes, write(tmp_path / "a.csv", table)))
+    assert "line 5, column 'district': the label 'airport' was not in training" in sentence
+
+
+def test_targets_that_are_missing(model, new, tmp_path):
+    without = write(tmp_path / "a.csv", [row[:5] for row in rows(4, 0)], COLUMNS[:5])
+    assert "has no column 'rent', the target" in refused(run("evaluate", model, without))
+    empty = write(tmp_path / "b.csv", [[*row[:5], ""] for row in rows(4, 0)])
+    assert "no row with a 'rent'" in refused(run("evaluate", model, empty))
+    some = write(tmp_path / "c.csv", [*rows(4, 0), *([*row[:5], ""] for row in rows(4, 0))])
+    result = run("evaluate", model, some)
+    assert result.stderr == "note: 4 of 8 rows have no 'rent' and are left out\n"
+    assert result.stdout.startswith("4 rows\n")
+    assert "did you mean 'rent'?" in refused(run("evaluate", model, new, "--target", "rentt"))

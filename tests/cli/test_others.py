@@ -1,0 +1,105 @@
+"""`natpn report`, `serve`, `export` and `demo`, with stand-ins for the modules behind them."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+import natpn.report
+from cli.conftest import refused, run
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    def put(name, **functions):
+        module = ModuleType(name)
+        for key, function in functions.items():
+            setattr(module, key, function)
+        monkeypatch.setitem(sys.modules, name, module)
+
+    return put
+
+
+def test_a_report_is_what_the_module_renders(model, new, tmp_path, monkeypatch):
+    def render(estimator, X, y, ood=None):
+        return f"<html>{type(estimator).__name__} {X.num_rows} {len(y)} {ood.num_rows}</html>"
+
+    monkeypatch.setattr(natpn.report, "render", render, raising=False)
+    result = run("report", model, new, "--ood", new, "--out", tmp_path / "r.html")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "r.html").read_text() == "<html>NatPNRegressor 50 50 50</html>"
+    assert run("report", model, new, "--ood", new, "--out", "-").stdout.startswith("<html>")
+    assert "the disk is full" in refused(run("report", model, new, "--ood", new, "--out", "/dev/full"))
+
+
+def test_the_server_gets_its_options(model, stand_in, monkeypatch):
+    called = []
+    stand_in("natpn.serve", run=lambda directory, **options: called.append((directory, options)))
+    assert run("serve", model, "--port", 81).exit_code == 0
+    monkeypatch.setenv("NATPN_TOKEN", "secret")
+    assert run("serve", model, "--host", "0.0.0.0").exit_code == 0
+    assert called == [
+        (model, {"host": "127.0.0.1", "port": 81, "token": None}),
+        (model, {"host": "0.0.0.0", "port": 8000, "token": "secret"}),
+    ]
+
+
+def test_an_export_is_moved_into_place_and_says_what_it_lacks(model, stand_in, tmp_path):
+    def export_onnx(estimator, path):
+        path.write_text("weights")
+        path.with_name(path.name + ".data").write_text("more")
+        return ["Conformal intervals are left out."]
+
+    stand_in("natpn.export", export_onnx=export_onnx)
+    result = run("export", model, "--out", tmp_path / "m.onnx")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "note: Conformal intervals are left out.\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    assert "is a directory" in refused(run("export", model, "--out", tmp_path))
+
+
+def test_an_export_that_fails_leaves_nothing(model, stand_in, tmp_path):
+    def export_onnx(estimator, path):
+        path.write_text("weights")
+        raise OSError(28, "No space left on device")
+
+    stand_in("natpn.export", export_onnx=export_onnx)
+    assert "the disk is full" in refused(run("export", model, "--out", tmp_path / "m.onnx"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "extra"),
+    [("natpn.serve", ["serve"], "serve"), ("natpn.export", ["export", "--out", "never.onnx"], "onnx")],
+)
+def test_what_is_not_installed_is_named(name, arguments, extra, model, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)  # as if it could not be imported
+    command, *options = arguments
+    assert f"pip install 'natpn[{extra}]'" in refused(run(command, model, *options))
+
+
+def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
+    monkeypatch.delattr(natpn.report, "render", raising=False)
+    sentence = refused(run("report", model, new, "--out", tmp_path / "r.html"))
+    assert "pip install 'natpn[report]'" in sentence
+
+
+@pytest.mark.parametrize("command", ["serve", "export"])
+def test_a_directory_that_is_no_model(command, tmp_path, stand_in):
+    stand_in("natpn.serve", run=None)
+    stand_in("natpn.export", export_onnx=None)
+    options = ["--out", tmp_path / "m.onnx"] if command == "export" else []
+    assert "not a model" in refused(run(command, tmp_path, *options))
+
+
+def test_the_demo_tells_a_story(tmp_path, monkeypatch):
+    monkeypatch.setattr(natpn.report, "render", lambda *a, **k: "<html></html>", raising=False)
+    out = tmp_path / "demo"
+    result = run("demo", "--out", out, "--max-epochs", 1)
+    assert result.exit_code == 0, result.output
+    assert f"natpn serve {out}/model" in result.stdout
+    assert sorted(p.name for p in out.iterdir()) == ["model", "new.csv", "report.html"]
+    assert run("predict", out / "model", out / "new.csv", "--id", "written").stdout.count("\n") == 41
+    assert run("demo", "--out", out, "--max-epochs", 1).exit_code == 0
+    (tmp_path / "file").touch()
+    assert "is a file" in refused(run("demo", "--out", tmp_path / "file"))
