@@ -98,7 +98,7 @@ def check_family(family: str | None) -> None:
     Raises:
         Problem: With the choices.
     """
-    from natpn.estimators.regressor import VECTORS
+    from natpn.estimators.numbers import VECTORS
     from natpn.families import FAMILIES
 
     if family in VECTORS:

@@ -1,11 +1,10 @@
 """What classifier and regressor share: parameters, the fit, and everything that is asked of a fitted model.
 
-A fit takes these steps: rows and weights (`rows`), inputs → tensors (`inputs`), targets → the units of training (the
-subclass), a network (`building`), training (`natpn.training`), and the calibration on held-out rows (`conformal`). No
-loop is owned here.
+A fit takes these steps: inputs and targets → tensors (`data`, with `classes` or `numbers`), a network (`building`),
+training (`natpn.training`), and the calibration on held-out rows (`conformal`). No loop is owned here.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
 from os import PathLike
@@ -14,42 +13,35 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from natpn import training
 from natpn.densities import Density
 from natpn.encoders.base import check_choice
 from natpn.estimators.building import Network, build
 from natpn.estimators.conformal import Calibration
+from natpn.estimators.data import DataEstimator, Floats
 from natpn.estimators.frames import make_frame
-from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
+from natpn.estimators.inputs import TableInputs
 from natpn.estimators.prediction import PredictiveDistribution
-from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
-from natpn.families import Family, Posterior
+from natpn.families import Posterior
 from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
-
-Floats = NDArray[np.float64]
 
 _CHUNK = 4096
 _NOVEL = 0.05
 
 
-class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+class NatPNEstimator(DataEstimator):
     """Base class of the estimators."""
 
     # Set by fit.
-    inputs_: Inputs
-    family_: Family
     network_: Network
     calibration_: Calibration
     history_: list[dict[str, Any]]
-    n_features_in_: int
     n_rows_: int
     _prior_log_n: float
     _quick: QuickNetwork | None
@@ -98,22 +90,6 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # What a subclass adds.
 
     @abstractmethod
-    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        """Check training targets, learn about them, and return them as numbers, with the group of each row."""
-
-    @abstractmethod
-    def _encode_targets(self, y: Any) -> Floats:
-        """Return further targets as numbers."""
-
-    @abstractmethod
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        """Set `family_`, and the units of targets if it has any."""
-
-    @abstractmethod
-    def _standardise(self, y: Floats) -> Tensor:
-        """Return targets as training sees them."""
-
-    @abstractmethod
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         """Return predictive distributions from a posterior in training's units."""
 
@@ -146,32 +122,13 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        X, y = self._read_inputs(X, y)
-        y, groups = self._read_targets(y)
-        if len(y) != n_rows(X):
-            raise ValueError(
-                f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
-            )
-        X, y, groups, weight = self._arrange(X, y, groups, sample_weight)
-        if X_val is None and y_val is None:
-            split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
-            # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
-            rows = self.inputs_.fit(take(X, split.train)).transform(X)
-        else:
-            rows = self.inputs_.fit(X).transform(X)
-            rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
-        self._set_family(y[split.train], None if weight is None else weight[split.train])
-        tensors = [
-            torch.from_numpy(rows),
-            self._standardise(y),
-            torch.ones(len(y)) if weight is None else torch.from_numpy(weight.astype(np.float32)),
-        ]
-        self.n_rows_ = len(split.train)
+        data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
+        self.n_rows_ = len(data.train[0])
         self.network_ = self._build(self.n_rows_, seed)
-        parts = [tuple(t[torch.from_numpy(index)] for t in tensors) for index in (split.train, split.validation)]
         result = training.fit(
             self.network_,
-            *parts,
+            data.train,
+            data.validation,
             scheme=self.scheme,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
@@ -185,7 +142,7 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         )
         self.history_ = result.history
         self._finish()
-        self._calibrate(tensors[0][torch.from_numpy(split.calibration)], y[split.calibration])
+        self._calibrate(*data.calibration)
         return self
 
     def _check_parameters(self) -> None:
@@ -199,84 +156,6 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if not isinstance(fraction, Real) or not 0 < fraction < 1:
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {fraction!r}")
         check_choice("calibrate", "conformal" if self.calibrate is None else self.calibrate, ["conformal"])
-
-    def _read_inputs(self, X: Any, y: Any) -> tuple[Any, Any]:
-        """Return inputs and targets after scikit-learn's checks, and note the kind of inputs."""
-        if isinstance(X, Dataset):
-            if y is not None:
-                raise ValueError("y: a torch data set brings its own targets, so y should be None")
-            X, y = read_dataset(X)
-        X = as_array(X)
-        if y is None:
-            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
-        many = getattr(X, "ndim", 2) > 2
-        self.inputs_ = ArrayInputs() if many or isinstance(self.encoder, nn.Module) else TableInputs()
-        X = self._checked(X, reset=True)
-        return X, y
-
-    def _checked(self, X: Any, reset: bool) -> Any:
-        """Let scikit-learn check numbers of columns and their names; frames and arrays pass as they are."""
-        if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
-            return X
-        if isinstance(self.inputs_, ArrayInputs):
-            _check_feature_names(self, X, reset=reset)
-            values = np.asarray(as_array(X))
-            if not len(values):
-                raise ValueError(
-                    f"Found array with 0 sample(s) (shape={values.shape}) while a minimum of 1 is required."
-                )
-            if reset:
-                self.n_features_in_ = int(np.prod(values.shape[1:]))
-            return values
-        if not hasattr(X, "shape") or isinstance(X, np.ndarray) or hasattr(X, "toarray"):
-            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
-        validate_data(self, X, skip_check_array=True, reset=reset)
-        if not n_rows(X):
-            raise ValueError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
-        return X
-
-    def _is_plain(self, X: Any) -> bool:
-        """Say whether it is an array that needs no check: the quick way for single rows."""
-        return (
-            type(X) is np.ndarray
-            and X.dtype.kind in "fiu"
-            and X.ndim == 2
-            and len(X) > 0
-            and X.shape[1] == self.n_features_in_
-            and not hasattr(self, "feature_names_in_")
-            and isinstance(self.inputs_, TableInputs)
-        )
-
-    def _arrange(
-        self, X: Any, y: Floats, groups: NDArray[np.int64], sample_weight: ArrayLike | None
-    ) -> tuple[Any, Floats, NDArray[np.int64], Floats | None]:
-        """Repeat rows by their weights and sort them by content."""
-        index, weight = repetitions(X, sample_weight, n_rows(X))
-        if len(index) < 2:
-            raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(index)}, that is 1 sample")
-        X = take(X, index)
-        order = order_by_content(self.inputs_.fit(X).transform(X), y[index], weight)
-        X, index = take(X, order), index[order]
-        weight = None if weight is None else weight[order]
-        return X, y[index], groups[index], weight
-
-    def _append(
-        self, rows: NDArray[np.float32], y: Floats, weight: Floats | None, X_val: Any, y_val: Any
-    ) -> tuple[NDArray[np.float32], Floats, Floats | None, Split]:
-        """Add rows for validation that were given."""
-        if isinstance(X_val, Dataset) and y_val is None:
-            X_val, y_val = read_dataset(X_val)
-        if X_val is None or y_val is None:
-            raise ValueError("X_val and y_val go together: give both or none")
-        extra = self.inputs_.transform(self._checked(X_val, reset=False))
-        y_extra = self._encode_targets(y_val)
-        if len(extra) != len(y_extra):
-            raise ValueError(f"X_val has {len(extra)} rows, y_val {len(y_extra)}: expected as many")
-        held_out = len(rows) + np.arange(len(extra))
-        split = halves(np.arange(len(rows)), held_out, np.arange(len(rows) + len(extra)), self.calibrate is not None)
-        if weight is not None:
-            weight = np.concatenate([weight, np.ones(len(extra))])
-        return np.concatenate([rows, extra]), np.concatenate([y, y_extra]), weight, split
 
     def _build(self, n: int, seed: int) -> Network:
         shape, surprise = self.inputs_.shape, isinstance(self.inputs_, TableInputs)
@@ -347,10 +226,6 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         log_evidence = np.concatenate([part.log_evidence for part in parts])
         self.calibration_ = Calibration.of(log_evidence, np.concatenate(scores) if scores else None)
 
-    def _labels(self, y: Floats) -> NDArray[Any]:
-        """Return targets as the user knows them."""
-        return y
-
     # Predicting.
 
     @torch.no_grad()
@@ -371,13 +246,17 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def predict_dist(self, X: Any) -> PredictiveDistribution:
         """Return the predictive distribution of each row, with its uncertainties."""
+        return self._distribution(*self._posterior(X))
+
+    def _posterior(self, X: Any) -> tuple[Posterior[Any], Tensor]:
+        """Return the posterior of all rows in training's units, and the log evidence."""
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         parts = [self._answer(x) for x in self.inputs_.tensors(X, _CHUNK)]
         chi = torch.cat([posterior.mean_statistics for posterior, _ in parts])
         log_n = torch.cat([posterior.evidence.log_n for posterior, _ in parts])
         posterior = self.family_.posterior(self.family_.evidence(chi, log_n.to(chi.dtype)))
-        return self._distribution(posterior, torch.cat([log_evidence for _, log_evidence in parts]))
+        return posterior, torch.cat([log_evidence for _, log_evidence in parts])
 
     def score_samples(self, X: Any) -> Floats:
         """Return the log evidence of each row: higher is more familiar."""
@@ -417,12 +296,3 @@ class NatPNEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         super().__setstate__(state)
         if hasattr(self, "network_"):
             self._quick = quick(self.network_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
-        tags.input_tags.three_d_array = True
-        tags.non_deterministic = False
-        return tags

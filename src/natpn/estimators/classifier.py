@@ -5,18 +5,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
-from torch import Tensor, from_numpy
+from torch import Tensor
 
-from natpn import families
-from natpn.estimators.base import Floats, NatPNEstimator
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels
+from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.classes import ClassTargets
+from natpn.estimators.data import Floats
+from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
 from natpn.estimators.targets import read_targets
 from natpn.families import Posterior
 
 
-class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
+class NatPNClassifier(ClassifierMixin, ClassTargets, NatPNEstimator):  # type: ignore[misc]
     """Predict classes, the noise in the data, and how much is known.
 
     Args:
@@ -57,39 +56,6 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
         (True, True)
     """
 
-    classes_: NDArray[Any]
-
-    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        labels = column_or_1d(read_targets(y), warn=True)
-        kinds = {type(label).__name__ for label in labels.tolist()}
-        if labels.dtype.kind == "O" and kinds != {"str"}:
-            raise ValueError(
-                f"Unknown label type: y holds labels of the types {', '.join(sorted(kinds))}; make them all texts, as "
-                "in [str(label) for label in y], or all whole numbers"
-            )
-        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-            raise ValueError("Input y contains infinity, which is no label")
-        check_classification_targets(labels)
-        self.classes_, index = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"Classifier can't train when only one class is present: y holds {self.classes_.tolist()[0]!r} alone"
-            )
-        return index.astype(float), index.astype(np.int64)
-
-    def _encode_targets(self, y: Any) -> Floats:
-        return encode_labels(column_or_1d(read_targets(y)), self.classes_).astype(float)
-
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        self.family_ = families.get("categorical", n_classes=len(self.classes_))
-
-    def _standardise(self, y: Floats) -> Tensor:
-        return from_numpy(y.astype(np.float32))
-
-    def _labels(self, y: Floats) -> NDArray[Any]:
-        labels: NDArray[Any] = self.classes_[y.astype(np.int64)]
-        return labels
-
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> ClassDistribution:
         return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, self.calibration_)
 
@@ -119,5 +85,4 @@ class NatPNClassifier(ClassifierMixin, NatPNEstimator):  # type: ignore[misc]
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Return which classes are in a set that holds the label with the given probability, (rows, classes)."""
-        distribution = self.predict_dist(X)
-        return distribution.prediction_set(coverage)  # type: ignore[attr-defined, no-any-return]
+        return self._distribution(*self._posterior(X)).prediction_set(coverage)

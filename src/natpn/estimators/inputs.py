@@ -144,7 +144,8 @@ def read_dataset(data: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     if not isinstance(data[0], (tuple, list)) or len(data[0]) != 2:
         raise ValueError(f"X: expected a data set with items (x, y), got items of type {type(data[0]).__name__}")
     batches = list(DataLoader(data, batch_size=1024))
-    return tuple(np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in (0, 1))  # type: ignore[return-value]
+    x, y = (np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in (0, 1))
+    return x, y
 
 
 def as_array(X: Any) -> Any:

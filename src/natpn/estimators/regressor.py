@@ -4,26 +4,22 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils import check_array, column_or_1d
 from torch import Tensor, nn
 
 from natpn.densities import Density
 from natpn.distributions import LogStudentT, ScalarDistribution
-from natpn.estimators.base import Floats, NatPNEstimator
-from natpn.estimators.choice import choose_family
+from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.data import Floats
+from natpn.estimators.numbers import NumberTargets
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.targets import read_targets
-from natpn.estimators.units import Units
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
 
-VECTORS = ("multivariate_normal", "multinomial", "von_mises_fisher")
 
-
-class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
+class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ignore[misc]
     """Predict the distribution of numbers, counts or vectors, the noise in the data, and how much is known.
 
     Args:
@@ -65,8 +61,6 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
         >>> bool(inside[0] < 1 < inside[1]), bool(outside[1] - outside[0] > 10 * (inside[1] - inside[0]))
         (True, True)
     """
-
-    units_: Units
 
     def __init__(
         self,
@@ -113,41 +107,6 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
         )
         self.family = family
 
-    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        values = self._numbers(y, warn=True)
-        self.family_ = choose_family(self.family, values)
-        if self.family == "auto" and self.verbose:
-            print(f"family: {self.family_!r}")
-        self._check_support(values)
-        return values, np.zeros(len(values), np.int64)
-
-    def _encode_targets(self, y: Any) -> Floats:
-        values = self._numbers(y, warn=False)
-        self._check_support(values)
-        return values
-
-    def _numbers(self, y: Any, warn: bool) -> Floats:
-        values = read_targets(y)
-        two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
-        if not two:
-            values = column_or_1d(values, warn=warn)
-        elif self.family == "auto" and values.shape[1] == 1:
-            values = values[:, 0]
-        checked: Floats = check_array(values, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
-        return checked
-
-    def _check_support(self, y: Floats) -> None:
-        self.family_.support.check(torch.tensor(y))
-
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        self.units_ = Units.of(self.family_, y, weight)
-
-    def _standardise(self, y: Floats) -> Tensor:
-        return self.units_.standardise(y)
-
-    def _express(self, chi: Tensor) -> Tensor:
-        return self.units_.express(chi)
-
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))
         return PredictiveDistribution(
@@ -190,16 +149,6 @@ class NatPNRegressor(RegressorMixin, NatPNEstimator):  # type: ignore[misc]
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
         """Return intervals that hold the target with the given probability, (rows, 2)."""
         return np.concatenate([part.interval(coverage) for part in self._answers(X)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.family in (*VECTORS, "auto") or _has_vectors(self.family)
-        tags.target_tags.single_output = not tags.target_tags.multi_output or self.family == "auto"
-        return tags
-
-
-def _has_vectors(family: object) -> bool:
-    return isinstance(family, Family) and bool(family.support.event_shape)
 
 
 def _centre(distribution: PredictiveDistribution) -> Floats:

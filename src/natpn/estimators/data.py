@@ -1,0 +1,187 @@
+"""Inputs and targets of a fit → tensors: read, checked, weighted, in order, and divided into training and the rest."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_feature_names, validate_data
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
+from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
+from natpn.families import Family
+
+Floats = NDArray[np.float64]
+Tensors = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit works on.
+
+    Attributes:
+        train: Inputs, targets in training's units, and weights.
+        validation: The same of rows that are held out.
+        calibration: Inputs of the calibration rows, and their targets as numbers.
+    """
+
+    train: Tensors
+    validation: Tensors
+    calibration: tuple[Tensor, Floats]
+
+
+class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """An estimator that knows what its inputs and targets are, and not yet what it does with them."""
+
+    # Parameters of every subclass.
+    encoder: str | nn.Module
+    validation_fraction: float
+    calibrate: str | None
+
+    # Set by fit.
+    inputs_: Inputs
+    family_: Family
+    n_features_in_: int
+
+    # What a subclass adds.
+
+    @abstractmethod
+    def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
+        """Check training targets, learn about them, and return them as numbers, with the group of each row."""
+
+    @abstractmethod
+    def _encode_targets(self, y: Any) -> Floats:
+        """Return further targets as numbers."""
+
+    @abstractmethod
+    def _set_family(self, y: Floats, weight: Floats | None) -> None:
+        """Set `family_`, and the units of targets if it has any."""
+
+    @abstractmethod
+    def _standardise(self, y: Floats) -> Tensor:
+        """Return targets as training sees them."""
+
+    def _labels(self, y: Floats) -> NDArray[Any]:
+        """Return targets as the user knows them."""
+        return y
+
+    # Reading.
+
+    def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
+        """Learn what inputs and targets are, and return them as training sees them."""
+        X, y = self._read_inputs(X, y)
+        y, groups = self._read_targets(y)
+        if len(y) != n_rows(X):
+            raise ValueError(
+                f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
+            )
+        X, y, groups, weight = self._arrange(X, y, groups, sample_weight)
+        if X_val is None and y_val is None:
+            split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
+            # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
+            rows = self.inputs_.fit(take(X, split.train)).transform(X)
+        else:
+            rows = self.inputs_.fit(X).transform(X)
+            rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
+        self._set_family(y[split.train], None if weight is None else weight[split.train])
+        inputs, targets = torch.from_numpy(rows), self._standardise(y)
+        weights = torch.ones(len(y)) if weight is None else torch.from_numpy(weight.astype(np.float32))
+        train, validation, calibration = map(torch.from_numpy, (split.train, split.validation, split.calibration))
+        return Prepared(
+            (inputs[train], targets[train], weights[train]),
+            (inputs[validation], targets[validation], weights[validation]),
+            (inputs[calibration], y[split.calibration]),
+        )
+
+    def _read_inputs(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return inputs and targets after scikit-learn's checks, and note the kind of inputs."""
+        if isinstance(X, Dataset):
+            if y is not None:
+                raise ValueError("y: a torch data set brings its own targets, so y should be None")
+            X, y = read_dataset(X)
+        X = as_array(X)
+        if y is None:
+            raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
+        many = getattr(X, "ndim", 2) > 2
+        self.inputs_ = ArrayInputs() if many or isinstance(self.encoder, nn.Module) else TableInputs()
+        X = self._checked(X, reset=True)
+        return X, y
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        """Let scikit-learn check numbers of columns and their names; frames and arrays pass as they are."""
+        if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
+            return X
+        if isinstance(self.inputs_, ArrayInputs):
+            _check_feature_names(self, X, reset=reset)
+            values = np.asarray(as_array(X))
+            if not len(values):
+                raise ValueError(
+                    f"Found array with 0 sample(s) (shape={values.shape}) while a minimum of 1 is required."
+                )
+            if reset:
+                self.n_features_in_ = int(np.prod(values.shape[1:]))
+            return values
+        if not hasattr(X, "shape") or isinstance(X, np.ndarray) or hasattr(X, "toarray"):
+            X = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        if not n_rows(X):
+            raise ValueError(f"Found array with 0 sample(s) (shape={tuple(X.shape)}) while a minimum of 1 is required.")
+        return X
+
+    def _is_plain(self, X: Any) -> bool:
+        """Say whether it is an array that needs no check: the quick way for single rows."""
+        return (
+            type(X) is np.ndarray
+            and X.dtype.kind in "fiu"
+            and X.ndim == 2
+            and len(X) > 0
+            and X.shape[1] == self.n_features_in_
+            and not hasattr(self, "feature_names_in_")
+            and isinstance(self.inputs_, TableInputs)
+        )
+
+    def _arrange(
+        self, X: Any, y: Floats, groups: NDArray[np.int64], sample_weight: ArrayLike | None
+    ) -> tuple[Any, Floats, NDArray[np.int64], Floats | None]:
+        """Repeat rows by their weights and sort them by content."""
+        index, weight = repetitions(X, sample_weight, n_rows(X))
+        if len(index) < 2:
+            raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(index)}, that is 1 sample")
+        X = take(X, index)
+        order = order_by_content(self.inputs_.fit(X).transform(X), y[index], weight)
+        X, index = take(X, order), index[order]
+        weight = None if weight is None else weight[order]
+        return X, y[index], groups[index], weight
+
+    def _append(
+        self, rows: NDArray[np.float32], y: Floats, weight: Floats | None, X_val: Any, y_val: Any
+    ) -> tuple[NDArray[np.float32], Floats, Floats | None, Split]:
+        """Add rows for validation that were given."""
+        if isinstance(X_val, Dataset) and y_val is None:
+            X_val, y_val = read_dataset(X_val)
+        if X_val is None or y_val is None:
+            raise ValueError("X_val and y_val go together: give both or none")
+        extra = self.inputs_.transform(self._checked(X_val, reset=False))
+        y_extra = self._encode_targets(y_val)
+        if len(extra) != len(y_extra):
+            raise ValueError(f"X_val has {len(extra)} rows, y_val {len(y_extra)}: expected as many")
+        held_out = len(rows) + np.arange(len(extra))
+        split = halves(np.arange(len(rows)), held_out, np.arange(len(rows) + len(extra)), self.calibrate is not None)
+        if weight is not None:
+            weight = np.concatenate([weight, np.ones(len(extra))])
+        return np.concatenate([rows, extra]), np.concatenate([y, y_extra]), weight, split
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.input_tags.three_d_array = True
+        tags.non_deterministic = False
+        return tags
