@@ -79,7 +79,8 @@ def test_what_is_not_installed_is_named(name, arguments, extra, model, monkeypat
 
 
 def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
-    monkeypatch.delattr(natpn.report, "render", raising=False)
+    monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it could not be imported
+    monkeypatch.delitem(sys.modules, "natpn.report.page", raising=False)
     sentence = refused(run("report", model, new, "--out", tmp_path / "r.html"))
     assert "pip install 'natpn[report]'" in sentence
 

@@ -28,7 +28,7 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 PREDICTIONS = {
     "categorical": "the probability of each class, in the order of `classes`",
     "bernoulli": "the probability of 1",
-    "multinomial": "the share of each class in one trial",
+    "multinomial": "the mean count of each class, in as many trials as training rows had; if these differ, its share",
     "lognormal": "the median of the predictive distribution, which has no mean",
     "von_mises_fisher": "the mean vector, which is shorter than 1",
 }
@@ -145,6 +145,8 @@ class Answers(nn.Module):
         self.dtype = next(model.network_.parameters()).dtype
         self.family = model.family_
         self.units: Units | None = getattr(model, "units_", None)
+        trials = None if self.units is None else self.units.trials
+        self.trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
         self.prior_log_n = model._prior_log_n
         self.outputs = list(describe_outputs(model))
         self.standard_entropy = _standard_entropy(model.family_)
@@ -167,7 +169,7 @@ class Answers(nn.Module):
 
     def _answers(self, posterior: Posterior[Any], log_evidence: Tensor) -> dict[str, Any]:
         """Return the outputs, those that not every family has as functions."""
-        predictive = posterior.predictive()
+        predictive = posterior.predictive(*self.trials)
         prediction = predictive.loc.exp() if isinstance(predictive, LogStudentT) else predictive.mean
         return {
             "prediction": prediction,
