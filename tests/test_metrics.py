@@ -1,5 +1,7 @@
 """Scores against independent definitions."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -19,6 +21,23 @@ def test_class_scores():
         100 * np.mean([max(range(4), key=p[i].__getitem__) == y[i] for i in range(50)])
     )
     assert metrics.brier_norm([0, 1], np.eye(2)) == 0
+
+
+def test_confidence_that_is_off_by_a_known_amount():
+    """Half of the rows are sure by 0.9 and right in 60 %, the others by 0.55 and right in 55 %."""
+    right = np.array([1] * 60 + [0] * 40 + [1] * 55 + [0] * 45)
+    assert metrics.expected_calibration_error(right, np.repeat([0.9, 0.55], 100)) == pytest.approx(100 * 0.5 * 0.3)
+    assert metrics.expected_calibration_error([True, True], [1.0, 1.0]) == 0
+
+
+def test_the_calibration_error_is_its_definition():
+    sure, right = RNG.uniform(size=300), RNG.integers(2, size=300)
+    edges = np.linspace(0, 1, 16)
+    total = 0.0
+    for low, high in itertools.pairwise(edges):
+        rows = (sure >= low) & (sure < high)
+        total += abs(right[rows].sum() - sure[rows].sum())
+    assert metrics.expected_calibration_error(right, sure) == pytest.approx(100 * total / 300)
 
 
 def test_errors_of_numbers():

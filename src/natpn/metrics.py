@@ -4,6 +4,8 @@
   squares.
 - `quantile_calibration`: 100 · √(mean over p = 0.1 … 0.9 of (p − c_p)²), c_p the share of targets in the central
   interval of mass p.
+- `expected_calibration_error`: the mean over rows of |share of hits − mean confidence|, both of the rows whose
+  confidence, the highest probability, is in the same of 15 bins of equal width.
 - `crps`: the mean of E|X − y| − ½ E|X − X′|, X and X′ independent draws from the prediction, in the units of y.
 - `detection`: areas under the precision-recall and the ROC curve with in-distribution as the positive class and
   confidence, log evidence for instance, as the score.
@@ -14,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 Floats = NDArray[np.float64]
+
+_BINS = 15
 
 
 def accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
@@ -30,6 +34,20 @@ def brier_norm(y: ArrayLike, probabilities: ArrayLike) -> float:
 def brier_score(y: ArrayLike, probabilities: ArrayLike) -> float:
     """Return the mean squared distance between probabilities and the indicator of the class."""
     return float(np.mean(np.square(_residuals(y, probabilities)).sum(1)))
+
+
+def expected_calibration_error(right: ArrayLike, confidence: ArrayLike) -> float:
+    """Return how far, on average, answers are from being right as often as their probability says.
+
+    Args:
+        right: Whether the most probable class was right, (rows,).
+        confidence: Its probability.
+    """
+    hits, sure = _same(right, confidence, "right", "confidence")
+    if sure.ndim != 1 or sure.min() < 0 or sure.max() > 1:
+        raise ValueError("confidence: expected a vector of probabilities, got others")
+    place = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
+    return float(100 * np.abs(np.bincount(place, hits - sure)).sum() / len(sure))
 
 
 def rmse(y: ArrayLike, prediction: ArrayLike) -> float:

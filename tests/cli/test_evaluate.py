@@ -61,7 +61,11 @@ def test_classes_are_scored_as_scikit_learn_does(classes, new, tmp_path):
     estimator, frame = natpn.load(classes), pd.read_csv(new)
     p = estimator.predict_proba(frame[["area", "rent"]])
     assert found["accuracy"] == pytest.approx(100 * accuracy_score(frame["district"], estimator.classes_[p.argmax(1)]))
-    assert found["log_likelihood"] == pytest.approx(-log_loss(frame["district"], p, labels=estimator.classes_))
+    assert found["negative_log_likelihood"] == pytest.approx(log_loss(frame["district"], p, labels=estimator.classes_))
+    sure, right = p.max(1), estimator.classes_[p.argmax(1)] == frame["district"].to_numpy()
+    place = np.floor(15 * sure)
+    bins = [abs((right[place == b] - sure[place == b]).sum()) for b in range(16)]
+    assert found["expected_calibration_error"] == pytest.approx(100 * sum(bins) / len(sure))
     e = np.eye(3)[np.searchsorted(estimator.classes_, frame["district"])]
     assert found["brier_score"] == pytest.approx(((p - e) ** 2).sum(1).mean())
     assert found["brier"] == pytest.approx(100 * np.sqrt(((p - e) ** 2).sum(1)).mean())

@@ -51,11 +51,11 @@ def test_an_export_is_moved_into_place_and_says_what_it_lacks(model, stand_in, t
         return ["Conformal intervals are left out."]
 
     stand_in("natpn.export", export_onnx=export_onnx)
-    result = run("export", model, "--out", tmp_path / "m.onnx")
+    result = run("export", model, tmp_path / "m.onnx")
     assert result.exit_code == 0, result.output
     assert result.stderr == "note: Conformal intervals are left out.\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
-    assert "is a directory" in refused(run("export", model, "--out", tmp_path))
+    assert "is a directory" in refused(run("export", model, tmp_path))
 
 
 def test_an_export_that_fails_leaves_nothing(model, stand_in, tmp_path):
@@ -64,13 +64,13 @@ def test_an_export_that_fails_leaves_nothing(model, stand_in, tmp_path):
         raise OSError(28, "No space left on device")
 
     stand_in("natpn.export", export_onnx=export_onnx)
-    assert "the disk is full" in refused(run("export", model, "--out", tmp_path / "m.onnx"))
+    assert "the disk is full" in refused(run("export", model, tmp_path / "m.onnx"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "extra"),
-    [("natpn.serve", ["serve"], "serve"), ("natpn.export", ["export", "--out", "never.onnx"], "onnx")],
+    [("natpn.serve", ["serve"], "serve"), ("natpn.export", ["export", "never.onnx"], "onnx")],
 )
 def test_what_is_not_installed_is_named(name, arguments, extra, model, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)  # as if it could not be imported
@@ -89,7 +89,7 @@ def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
 def test_a_directory_that_is_no_model(command, tmp_path, stand_in):
     stand_in("natpn.serve", run=None)
     stand_in("natpn.export", export_onnx=None)
-    options = ["--out", tmp_path / "m.onnx"] if command == "export" else []
+    options = [tmp_path / "m.onnx"] if command == "export" else []
     assert "not a model" in refused(run(command, tmp_path, *options))
 
 

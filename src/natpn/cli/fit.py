@@ -161,11 +161,15 @@ def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: di
 
     Rows are held out here and not in the estimator, so that their scores can be shown.
     """
+    import torch
+
     from natpn import parallel
     from natpn.estimators import NatPNClassifier, NatPNRegressor
     from natpn.estimators.rows import split_rows
     from natpn.report.scores import scores
 
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
     classes = y.dtype.kind != "f"
     groups = np.unique(y, return_inverse=True)[1] if classes else np.zeros(len(y), np.int64)
     split = split_rows(groups.astype(np.int64), HELD_OUT, False, options["random_state"])

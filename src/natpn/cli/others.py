@@ -71,13 +71,13 @@ def serve(model: str, host: str, port: int, token: str | None) -> None:
 
 @click.command(short_help="Write a model as ONNX.")
 @click.argument("model")
-@click.option("--out", required=True, metavar="FILE", help="Where to write the ONNX file.")
+@click.argument("out", metavar="FILE")
 def export(model: str, out: str) -> None:
-    """Write MODEL as ONNX, which other programs run without Python.
+    """Write MODEL to FILE as ONNX, which other programs run without Python.
 
     \b
     Example:
-      natpn export rent --out rent.onnx
+      natpn export rent rent.onnx
     """
     export_onnx = part("natpn.export", "export_onnx", "onnx")
     saved = load(model)

@@ -131,7 +131,7 @@ class PredictiveDistribution:
         half = self._calibration.threshold(coverage)
         if half is None:
             half = coverage / 2
-        elif _is_discrete(self._scalar("interval")):
+        elif is_discrete(self._scalar("interval")):
             half += _TIE
         half = min(half, 0.5)
         return self.quantile([0.5 - half, 0.5 + half])
@@ -145,7 +145,7 @@ class PredictiveDistribution:
         if not isinstance(self.predictive, ScalarDistribution):
             return None
         values = np.asarray(y, float)
-        below = self.cdf(values - 1) if _is_discrete(self.predictive) else self.cdf(values)
+        below = self.cdf(values - 1) if is_discrete(self.predictive) else self.cdf(values)
         scores: Floats = np.maximum(np.maximum(0.5 - self.cdf(values), below - 0.5), 0.0)
         return scores
 
@@ -249,7 +249,8 @@ def _some(values: Sequence[object]) -> str:
     return ", ".join(map(repr, values[:10])) + (", …" if len(values) > 10 else "")
 
 
-def _is_discrete(distribution: Distribution) -> bool:
+def is_discrete(distribution: Distribution) -> bool:
+    """Say whether targets are counts."""
     # half-way between two counts is outside the support of counts, and inside that of numbers
     return not bool(distribution.target.holds(torch.tensor([0.5], dtype=torch.float64)).all())
 

@@ -14,7 +14,7 @@ from sklearn.metrics import mean_absolute_error, r2_score
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
 from natpn.estimators.inputs import n_rows, take
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels
+from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels, is_discrete
 
 Floats = NDArray[np.float64]
 
@@ -22,11 +22,12 @@ MEANINGS = {
     "accuracy": "Share of rows whose most probable label is the right one, in %.",
     "brier": "The paper's Brier score: 100 times the mean distance of the probabilities from the truth; 0 is perfect.",
     "brier_score": "Mean squared distance of the probabilities from the truth; 0 is perfect, 2 the worst.",
-    "log_likelihood": "Mean logarithm of the probability that the true label got; 0 is perfect.",
+    "expected_calibration_error": "How far the model's confidence is from how often it is right, in %; 0 is best.",
     "rmse": "Typical error, large ones weigh more; in the unit of the target.",
     "mae": "Mean error, all weigh the same; in the unit of the target.",
     "r2": "Share of the target's variation that is explained; 1 is perfect, 0 no better than the mean.",
     "negative_log_likelihood": "How surprised the predicted distribution is by the target; lower is better.",
+    "crps": "Typical distance of the predicted distribution from the target, in the target's unit; lower is better.",
     "calibration": "How far the share of targets in predicted intervals is from what was promised, in %; 0 is best.",
     "coverage_90": "Share of targets inside the 90 % interval, in %; 90 is right.",
     "familiarity": "Median weight of the data in the answer: near 1 the rows are like training, near 0 unlike it.",
@@ -40,6 +41,8 @@ MEANINGS = {
 }
 _ROWS = 4096
 _NOVEL = 0.05
+_LEVELS = (np.arange(100) + 0.5) / 100
+_DRAWS = 400
 
 
 def scores(model: Any, X: Any, y: Any, ood: Any = None) -> dict[str, float]:
@@ -95,7 +98,7 @@ def _familiarity(rows: dict[str, Floats]) -> dict[str, float]:
 
 def _classes(model: Any, X: Any, y: Any) -> dict[str, Any]:
     index = encode_labels(np.asarray(y), model.classes_)
-    sums = {"accuracy": 0.0, "brier": 0.0, "brier_score": 0.0, "log_likelihood": 0.0}
+    sums = {"accuracy": 0.0, "brier": 0.0, "brier_score": 0.0}
 
     def pieces() -> Iterator[dict[str, Floats]]:
         for part, rows in _parts(model, X):
@@ -107,11 +110,14 @@ def _classes(model: Any, X: Any, y: Any) -> dict[str, Any]:
             sums["brier"] += weight * metrics.brier_norm(index[rows], p)
             sums["brier_score"] += weight * metrics.brier_score(index[rows], p)
             log_p = part.log_prob(np.asarray(y)[rows])
-            sums["log_likelihood"] -= weight * metrics.negative_log_likelihood(log_p)
-            yield _row_numbers(part)
+            yield _row_numbers(part) | {"log_prob": log_p, "sure": p.max(1), "right": p.argmax(1) == index[rows]}
 
     rows = _concatenated(pieces())
-    return sums | {"rows": rows}
+    return sums | {
+        "expected_calibration_error": metrics.expected_calibration_error(rows.pop("right"), rows.pop("sure")),
+        "negative_log_likelihood": metrics.negative_log_likelihood(rows.pop("log_prob")),
+        "rows": rows,
+    }
 
 
 def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
@@ -121,6 +127,10 @@ def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
         for part, rows in _parts(model, X):
             found = {"prediction": model.predict(take(X, rows)), "log_prob": part.log_prob(truth[rows])}
             if isinstance(part.predictive, ScalarDistribution):
+                # quantiles of counts are slow
+                draws = part.sample(_DRAWS, 0).T if is_discrete(part.predictive) else part.quantile(_LEVELS)
+                score = metrics.crps(truth[rows], draws)
+                found["crps"] = np.full(len(part), score)  # the mean of this piece, for each of its rows
                 low, high = part.interval(0.9).T
                 found |= {"cdf": part.cdf(truth[rows]), "inside": (low <= truth[rows]) & (truth[rows] <= high)}
             yield found | _row_numbers(part)
@@ -136,6 +146,7 @@ def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
         "negative_log_likelihood": metrics.negative_log_likelihood(rows["log_prob"]),
     }
     if "cdf" in rows:
+        found["crps"] = np.mean(rows["crps"])
         found["calibration"] = metrics.quantile_calibration(np.clip(rows["cdf"], 0, 1))
         found["coverage_90"] = 100 * np.mean(rows["inside"])
     return found | {"rows": rows}
