@@ -75,7 +75,7 @@ def grow(url: str, part: Path) -> None:
             raise
         error.close()
         if error.headers.get("Content-Range") == f"bytes */{start}":
-            return  # all of it was there already
+            return None  # all of it was there already
         discard(part)
         return grow(url, part)
     with response:
@@ -132,6 +132,6 @@ class DownloadError(OSError):
 
     def __init__(self, url: str, target: Path, problem: str) -> None:
         super().__init__(
-            f"{url} could not be downloaded: {problem}. Try again later, which goes on from what is there, or fetch it by "
-            f"hand and put it at {target}."
+            f"{url} could not be downloaded: {problem}. Try again later, which goes on from what is there, or fetch it "
+            f"by hand and put it at {target}."
         )

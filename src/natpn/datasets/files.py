@@ -1,11 +1,11 @@
 """Where the files of a data set are, and whether they are what they should be.
 
 A file is looked for in the ``directory`` argument, in the directory that the environment variable ``NATPN_DATA`` names,
-and in the cache (``$XDG_CACHE_HOME/natpn``, else ``~/.cache/natpn``). Downloads go to ``directory`` if it is given, else
-to the cache: ``NATPN_DATA`` may be shared or read-only.
+and in the cache (``$XDG_CACHE_HOME/natpn``, else ``~/.cache/natpn``). Downloads go to ``directory`` if it is given,
+else to the cache: ``NATPN_DATA`` may be shared or read-only.
 
-The hash of a file that ends in ``.gz`` is that of its content, which is the same however it was packed; a ``.tar.gz`` is
-hashed as it is. A file is hashed once in a process, unless it changes.
+The hash of a file that ends in ``.gz`` is that of its content, which is the same however it was packed; a ``.tar.gz``
+is hashed as it is. A file is hashed once in a process, unless it changes.
 """
 
 import gzip
