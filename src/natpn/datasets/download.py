@@ -51,9 +51,8 @@ def fetch(url: str, target: Path, sha256: str | None = None) -> None:
         try:
             check_hash(part, sha256, target.name)
         except DamagedData as error:
-            problem = str(error).split(". Delete")[0].removeprefix(f"{part}: ")
             discard(part)
-            raise DamagedData(target, f"{problem}; what came from {url} was deleted") from error
+            raise DamagedData(target, f"{error.problem}; what came from {url} was deleted") from error
         validator(part).unlink(missing_ok=True)
         os.replace(part, target)
 
@@ -131,7 +130,11 @@ class DownloadError(OSError):
     """A download did not succeed."""
 
     def __init__(self, url: str, target: Path, problem: str) -> None:
+        self.url, self.target, self.problem = url, target, problem
         super().__init__(
             f"{url} could not be downloaded: {problem}. Try again later, which goes on from what is there, or fetch it "
             f"by hand and put it at {target}."
         )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.url, self.target, self.problem)

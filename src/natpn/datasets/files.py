@@ -178,6 +178,7 @@ class MissingData(FileNotFoundError):  # noqa: N818 - the name is what is said o
     """A file of a data set is nowhere."""
 
     def __init__(self, sources: Sequence[Source], searched: Sequence[Path]) -> None:
+        self.sources, self.searched = sources, searched
         self.names = " or ".join(source.path for source in sources)
         origin = next((s.url for s in sources if s.url), "") or next((s.home for s in sources if s.home), "")
         terms = next((f" ({s.terms})" for s in sources if s.terms), "")
@@ -188,9 +189,16 @@ class MissingData(FileNotFoundError):  # noqa: N818 - the name is what is said o
             f"{cure} into one of these directories, or name the one that has it by directory=... or NATPN_DATA."
         )
 
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.sources, self.searched)  # so that it can leave a worker process
+
 
 class DamagedData(ValueError):  # noqa: N818 - the name is what is said of it
     """A file of a data set is not what it should be."""
 
     def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
         super().__init__(f"{path}: {problem}. Delete the file and load with download=True, or fetch it again.")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.path, self.problem)
