@@ -6,8 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from datasets import made
 
+from datasets import made
 from natpn import datasets
 from natpn.datasets import DATASETS, base, files, load
 
@@ -67,7 +67,7 @@ def test_splits(name, root):
         assert len(X) == len(y) > 0
         assert X.shape[1:] == shape
         assert X.dtype == (np.float32 if X.ndim == 4 else np.float64)
-        assert X.ndim == 2 or (0 <= X.min() and 0.5 < X.max() <= 1)
+        assert X.ndim == 2 or (X.min() >= 0 and 0.5 < X.max() <= 1)
         assert np.isfinite(X).all()
         if data.n_classes:
             assert y.dtype == np.int64

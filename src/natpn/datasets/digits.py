@@ -4,6 +4,7 @@ Each has 60,000 training and 10,000 test images. As an OOD set, a data set gives
 """
 
 import math
+import zipfile
 
 import numpy as np
 
@@ -100,7 +101,7 @@ def read_npz(name: str, request: Request) -> Array:
     source = Source(f"kmnist/{name}", f"{KMNIST}/{name}", KMNIST_HASHES[name], terms=KMNIST_TERMS)
     path = find(source, request.directory, request.download)
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             return np.asarray(arrays["arr_0"])
-    except (KeyError, ValueError, OSError, EOFError) as error:
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DamagedData(path, f"it has no array arr_0 that can be read ({error})") from error

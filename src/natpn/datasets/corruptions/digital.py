@@ -49,14 +49,21 @@ def elastic_transform(images: Images, rng: np.random.Generator, strength: float,
     return sample(stretched, (row + shift[0]).astype(np.float32), (column + shift[1]).astype(np.float32))
 
 
+def boxes(size: int, count: int) -> NDArray[np.float64]:
+    """Return the matrix that turns one side of ``size`` pixels into ``count``: means over those whose centre is inside.
+
+    Where the side grows, a new pixel takes the value of the old one it lies in.
+    """
+    scale = size / count
+    centres = (np.arange(count) + 0.5) * scale
+    distance = (np.arange(size) + 0.5 - centres[:, None]) / max(scale, 1)
+    inside = (distance > -0.5) & (distance <= 0.5)
+    return np.asarray(inside / inside.sum(1, keepdims=True))
+
+
 def coarsen(size: int, count: int) -> NDArray[np.float32]:
-    """Return the matrix that turns one side of ``size`` pixels into ``count`` means, and those back into pixels."""
-    edges = np.linspace(0, size, count + 1)
-    pixel = np.arange(size)
-    overlap = np.minimum(edges[1:, None], pixel + 1) - np.maximum(edges[:-1, None], pixel)
-    means = np.maximum(overlap, 0) * count / size
-    nearest = ((pixel + 0.5) * count / size).astype(int)
-    return np.asarray(means[nearest], np.float32)
+    """Return the matrix that shrinks one side to ``count`` pixels and enlarges it again."""
+    return np.asarray(boxes(count, size) @ boxes(size, count), np.float32)
 
 
 def pixelate(images: Images, rng: np.random.Generator, share: float) -> Images:
