@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from natpn.datasets import DamagedData, DownloadError, download, files
-from natpn.datasets.download import fetch
-from natpn.datasets.files import Source, find
+from natpn.datasets.download import fetch, find
+from natpn.datasets.files import Source
 
 CONTENT = np.random.default_rng(0).bytes(3 << 20)
 HASH = hashlib.sha256(CONTENT).hexdigest()

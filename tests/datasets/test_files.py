@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from natpn.datasets import DamagedData, DownloadError, MissingData, files, load
-from natpn.datasets.files import Source, find
+from natpn.datasets.download import find
+from natpn.datasets.files import Source
 
 DATA = Path(os.environ.get("NATPN_DATA", "nowhere"))  # before a test changes it
 CONTENT = b"some data"

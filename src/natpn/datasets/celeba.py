@@ -7,7 +7,8 @@ official test part.
 import numpy as np
 
 from natpn.datasets.base import Request, Rows, Splits, assemble, check_size
-from natpn.datasets.files import Source, find
+from natpn.datasets.download import find
+from natpn.datasets.files import Source
 from natpn.datasets.pictures import array_of, listing, read_images
 
 HOME = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"

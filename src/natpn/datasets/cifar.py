@@ -14,7 +14,8 @@ import numpy as np
 from natpn.datasets.base import Pair, Request, Rows, Splits, assemble, check_choice, check_whole, pixels
 from natpn.datasets.celeba import celeba_rows
 from natpn.datasets.corruptions import CORRUPTIONS, corrupt
-from natpn.datasets.files import DamagedData, Source, find, read_members, roots, search
+from natpn.datasets.download import find
+from natpn.datasets.files import DamagedData, Source, read_members, roots, search
 from natpn.datasets.pictures import open_picture
 from natpn.datasets.svhn import svhn_ood
 

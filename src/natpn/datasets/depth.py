@@ -25,7 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from natpn.datasets.base import Array, Request, Rows, Splits, assemble, check_size
-from natpn.datasets.files import DamagedData, Source, find, read_members, search
+from natpn.datasets.download import find
+from natpn.datasets.files import DamagedData, Source, read_members, search
 from natpn.datasets.lsun import lsun_rows
 from natpn.datasets.pictures import Picture, array_of, listing, read_depths, read_images, shrink
 

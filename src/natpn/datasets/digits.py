@@ -9,7 +9,8 @@ import zipfile
 import numpy as np
 
 from natpn.datasets.base import Array, Request, Rows, Splits, assemble, pixels
-from natpn.datasets.files import DamagedData, Source, find, read_content
+from natpn.datasets.download import find
+from natpn.datasets.files import DamagedData, Source, read_content
 
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 FMNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"

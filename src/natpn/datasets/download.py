@@ -1,6 +1,6 @@
-"""Downloads that can be interrupted: a ``.part`` file grows, is checked, and is renamed into place.
+"""Files found, or fetched by downloads that can be interrupted.
 
-A second attempt goes on where the first ended, if the server can (``Range``) and its file is still the same
+A ``.part`` file grows, is checked, and is renamed into place. A second attempt goes on where the first ended, if the server can (``Range``) and its file is still the same
 (``If-Range``). Several processes that want the same file wait for the first of them.
 """
 
@@ -10,13 +10,42 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from natpn.datasets.files import BLOCK, DamagedData, check_hash
+from natpn.datasets.files import BLOCK, DamagedData, MissingData, Source, cache, check_hash, roots, search
 
 ATTEMPTS = 3
 TIMEOUT = 60.0  # seconds without a byte
+
+
+def find(sources: Source | Sequence[Source], directory: Path | None, download: bool = False) -> Path:
+    """Return where a file is, and fetch it if that was asked for.
+
+    Args:
+        sources: The file, or files of which any will do. The first that can be downloaded is.
+        directory: Where to look first, and where to download to.
+        download: Whether to download a file that is missing.
+
+    Returns:
+        The path, whose hash has been checked where it is known.
+
+    Raises:
+        MissingData: If it is nowhere.
+        DamagedData: If its hash is not the known one.
+        DownloadError: If it could not be downloaded.
+    """
+    listed = [sources] if isinstance(sources, Source) else list(sources)
+    found = search(listed, directory)
+    if found is not None:
+        return found
+    offered = [source for source in listed if source.url]
+    if not (download and offered):
+        raise MissingData(listed, roots(directory))
+    source = offered[0]
+    target = (directory if directory is not None else cache()) / source.path
+    fetch(source.url, target, source.sha256)
+    return target
 
 
 def fetch(url: str, target: Path, sha256: str | None = None) -> None:

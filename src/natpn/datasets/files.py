@@ -125,36 +125,6 @@ def search(sources: "Sequence[Source]", directory: Path | None) -> Path | None:
     return None
 
 
-def find(sources: "Source | Sequence[Source]", directory: Path | None, download: bool = False) -> Path:
-    """Return where a file is, and fetch it if that was asked for.
-
-    Args:
-        sources: The file, or files of which any will do. The first that can be downloaded is.
-        directory: Where to look first, and where to download to.
-        download: Whether to download a file that is missing.
-
-    Returns:
-        The path, whose hash has been checked where it is known.
-
-    Raises:
-        MissingData: If it is nowhere.
-        DamagedData: If its hash is not the known one.
-    """
-    listed = [sources] if isinstance(sources, Source) else list(sources)
-    found = search(listed, directory)
-    if found is not None:
-        return found
-    offered = [source for source in listed if source.url]
-    if not (download and offered):
-        raise MissingData(listed, roots(directory))
-    from natpn.datasets.download import fetch
-
-    source = offered[0]
-    target = (directory if directory is not None else cache()) / source.path
-    fetch(source.url, target, source.sha256)
-    return target
-
-
 @dataclass(frozen=True)
 class Source:
     """A file of a data set.

@@ -8,7 +8,8 @@ https://github.com/fyu/lsun writes them out.
 import numpy as np
 
 from natpn.datasets.base import Request, Rows, Splits, assemble, check_size
-from natpn.datasets.files import Source, find
+from natpn.datasets.download import find
+from natpn.datasets.files import Source
 from natpn.datasets.pictures import Picture, array_of, listing, read_images
 
 HOME = "https://www.yf.io/p/lsun"

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from natpn.datasets.base import Request, Rows, Splits, assemble, pixels
-from natpn.datasets.files import DamagedData, MissingData, Source, find, search
+from natpn.datasets.download import find
+from natpn.datasets.files import DamagedData, MissingData, Source, search
 
 HOME = "http://ufldl.stanford.edu/housenumbers"
 TERMS = "for non-commercial use only"

@@ -9,7 +9,8 @@ import io
 import numpy as np
 
 from natpn.datasets.base import Array, Request, Rows, Splits, assemble
-from natpn.datasets.files import DamagedData, Source, find, read_content, read_members
+from natpn.datasets.download import find
+from natpn.datasets.files import DamagedData, Source, read_content, read_members
 
 SENSORLESS_HASH = "366b8c5c564a5a4d07600db9180d2871f51489104b554f6320781514059f35a9"
 SENSORLESS = (
