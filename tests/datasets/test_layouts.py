@@ -33,7 +33,9 @@ def _alone(monkeypatch, tmp_path):
 
 def test_cifar_in_binary_form_is_red_green_blue_by_planes(tmp_path):
     place = made.folder(tmp_path, "cifar10/cifar-10-batches-bin")
-    content = bytes([7]) + bytes([10] * 1024) + bytes([20] * 1024) + bytes([30] * 1024)
+    plane = np.zeros((32, 32), np.uint8)
+    plane[5, 6] = 10
+    content = bytes([7]) + plane.tobytes() + (2 * plane).tobytes() + (3 * plane).tobytes()
     for name in ("data_batch_2", "test_batch"):
         (place / f"{name}.bin").write_bytes(2 * content)
     train, test = cifar10_rows(Request(directory=tmp_path))
@@ -124,6 +126,30 @@ def test_readings_are_averaged_and_gaps_are_nan():
     depth = np.zeros((4, 4), np.float32)
     depth[0, 0], depth[1, 1], depth[0, 3] = 2, 4, 7
     np.testing.assert_allclose(pictures.shrink(depth, (2, 2)), [[3, 7], [np.nan, np.nan]])
+
+
+def test_an_empty_folder_does_not_hide_a_full_one(tmp_path, monkeypatch):
+    made.depths(tmp_path / "shared")
+    (tmp_path / "shared/nyu_depth_v2/nyu_data.zip").unlink()
+    place = made.folder(tmp_path, "shared/nyu_depth_v2/scene")
+    for i in range(5):
+        (place / f"rgb_{i}.jpg").write_bytes(made.picture())
+        (place / f"sync_depth_{i}.png").write_bytes(made.depth_map())
+    for name in ("nyu_depth_v2", "kitti"):
+        made.folder(tmp_path, f"named/{name}")
+    monkeypatch.setenv("NATPN_DATA", str(tmp_path / "shared"))
+    data = load("nyu", directory=tmp_path / "named", size=SMALL)
+    assert len(data.train[0]) == 3
+    assert len(data.ood["KITTI"]) == 10
+
+
+def test_the_unpacked_selection_of_streets_reads_the_same(tmp_path):
+    made.depths(tmp_path / "packed")
+    with zipfile.ZipFile(tmp_path / "packed/kitti/data_depth_selection.zip") as archive:
+        archive.extractall(made.folder(tmp_path, "unpacked/kitti"))
+    one, other = (load("kitti", directory=tmp_path / d, size=SMALL) for d in ("packed", "unpacked"))
+    np.testing.assert_array_equal(one.train[0], other.train[0])
+    np.testing.assert_array_equal(one.train[1], other.train[1])
 
 
 def test_depth_in_colours_is_refused(tmp_path):

@@ -26,7 +26,7 @@ import numpy as np
 
 from natpn.datasets.base import Array, Request, Rows, Splits, assemble, check_size
 from natpn.datasets.download import find
-from natpn.datasets.files import DamagedData, Source, read_members, search
+from natpn.datasets.files import DamagedData, Source, read_members, roots, search
 from natpn.datasets.lsun import lsun_rows
 from natpn.datasets.pictures import Picture, array_of, listing, read_depths, read_images, shrink
 
@@ -39,7 +39,6 @@ NYU_MAT = Source(
     home=NYU_HOME,
 )
 NYU_SPLITS = Source("nyu_depth_v2/splits.mat", home=NYU_HOME)
-NYU_FOLDER = Source("nyu_depth_v2", home=NYU_HOME)
 NYU_CSV = {"train": "data/nyu2_train.csv", "test": "data/nyu2_test.csv"}
 KITTI_TERMS = "CC BY-NC-SA 3.0: not for commercial use"
 KITTI_ZIP = Source(
@@ -47,7 +46,7 @@ KITTI_ZIP = Source(
     "https://s3.eu-central-1.amazonaws.com/avg-kitti/data_depth_selection.zip",
     terms=KITTI_TERMS,
 )
-KITTI_FOLDER = Source("kitti", home="https://www.cvlibs.net/datasets/kitti/eval_depth.php", terms=KITTI_TERMS)
+N_KITTI = 1000
 MILLIMETRE, KITTI_UNIT = 1 / 1000, 1 / 256
 
 
@@ -102,14 +101,19 @@ def nyu_rows(request: Request, size: tuple[int, int]) -> tuple[Rows, Rows | None
     if unpacked is not None:
         return listed_pairs(unpacked.parent.parent, size)
     matrix = search([NYU_MAT], request.directory)
-    folder = search([NYU_FOLDER], request.directory)
-    pairs = find_pairs(listing(folder)) if folder is not None and matrix is None else []
+    pairs = pairs_in("nyu_depth_v2", request)
     if matrix is None and (request.download or not pairs):
         wanted = (NYU_MAT,) if request.download else (NYU_ZIP, NYU_MAT)
         matrix = find(wanted, request.directory, request.download)
     if matrix is not None:
         return matrix_rows(matrix, search([NYU_SPLITS], request.directory), size)
     return paired(pairs, size, MILLIMETRE, f"{len(pairs)} sample pairs in place of 50,688"), None
+
+
+def pairs_in(folder: str, request: Request) -> list[tuple[Picture, Picture]]:
+    """Return the pairs in a folder of the first data directory that has any."""
+    places = [root / folder for root in roots(request.directory)]
+    return next((pairs for place in places if (pairs := find_pairs(listing(place)))), [])
 
 
 def listed_pairs(place: Path, size: tuple[int, int]) -> tuple[Rows, Rows]:
@@ -132,7 +136,10 @@ def find_pairs(pictures: list[Picture]) -> list[tuple[Picture, Picture]]:
         folder, file = posixpath.split(name)
         stem = file.rsplit(".", 1)[0]
         beside = posixpath.join(posixpath.dirname(folder), "depth")
-        if re.fullmatch(r"rgb_\d+", stem):
+        if folder.endswith("val_selection_cropped/image"):  # KITTI's official selection
+            depth_folder = posixpath.join(posixpath.dirname(folder), "groundtruth_depth")
+            wanted = [posixpath.join(depth_folder, file.replace("_sync_image_", "_sync_groundtruth_depth_"))]
+        elif re.fullmatch(r"rgb_\d+", stem):
             wanted = [posixpath.join(place, f"sync_depth_{stem[4:]}.png") for place in (folder, beside)]
         elif stem == "rgb":
             wanted = [posixpath.join(folder, "depth.png")]
@@ -187,23 +194,11 @@ def matrix_rows(path: Path, splits: Path | None, size: tuple[int, int]) -> tuple
 
 def kitti_rows(request: Request, size: tuple[int, int]) -> Rows:
     """List the pictures of KITTI with their depth maps."""
-    place = search([KITTI_ZIP, KITTI_FOLDER], request.directory)
-    pairs = selected_pairs(place) if place is not None else []
-    if not pairs:
-        place = find(KITTI_ZIP, request.directory, request.download)
-        pairs = selected_pairs(place)
-    note = "" if len(pairs) >= 1000 else f"{len(pairs)} sample pairs in place of 1,000"
+    archive = search([KITTI_ZIP], request.directory)
+    pairs = pairs_in("kitti", request) if archive is None else []
+    if archive is None and (not pairs or (request.download and len(pairs) < N_KITTI)):
+        archive = find(KITTI_ZIP, request.directory, request.download)
+    if archive is not None:
+        pairs = find_pairs(listing(archive))
+    note = "" if len(pairs) >= N_KITTI else f"{len(pairs)} sample pairs in place of {N_KITTI:,}"
     return paired(pairs, size, KITTI_UNIT, note)
-
-
-def selected_pairs(place: Path) -> list[tuple[Picture, Picture]]:
-    """Match the pictures of the official selection, or of a folder, with their depth maps."""
-    pictures = listing(place)
-    known = {picture.name: picture for picture in pictures}
-    official = [name for name in known if "val_selection_cropped/image/" in name]
-    names = [
-        (n, n.replace("/image/", "/groundtruth_depth/").replace("_sync_image_", "_sync_groundtruth_depth_"))
-        for n in official
-    ]
-    found = [(known[image], known[depth]) for image, depth in names if depth in known]
-    return found or find_pairs(pictures)

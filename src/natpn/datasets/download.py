@@ -1,7 +1,8 @@
 """Files found, or fetched by downloads that can be interrupted.
 
-A ``.part`` file grows, is checked, and is renamed into place. A second attempt goes on where the first ended, if the server can (``Range``) and its file is still the same
-(``If-Range``). Several processes that want the same file wait for the first of them.
+A ``.part`` file grows, is checked, and is renamed into place. A second attempt goes on where the first ended, if the
+server can (``Range``) and its file is still the same (``If-Range``). Several processes that want the same file wait for
+the first of them.
 """
 
 import contextlib
