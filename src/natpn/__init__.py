@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from natpn import datasets as datasets
     from natpn import densities as densities
     from natpn import distributions as distributions
     from natpn import encoders as encoders
@@ -33,6 +34,7 @@ _HOMES = {
     "load": "natpn.estimators",
 }
 _MODULES = (
+    "datasets",
     "densities",
     "distributions",
     "encoders",
@@ -52,6 +54,7 @@ __all__ = [
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
+    "datasets",
     "densities",
     "distributions",
     "encoders",

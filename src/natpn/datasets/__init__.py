@@ -1,0 +1,92 @@
+"""The paper's data sets: a name gives seeded, hash-checked splits of arrays, with their OOD sets.
+
+Nothing is downloaded unless ``download=True`` asks for it. ``natpn.datasets.files`` says where files are looked for.
+"""
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from natpn.datasets.base import Request, Splits, check_choice, check_whole
+from natpn.datasets.celeba import celeba
+from natpn.datasets.cifar import cifar10, cifar10_c
+from natpn.datasets.corruptions import CORRUPTIONS, corrupt
+from natpn.datasets.depth import kitti, nyu
+from natpn.datasets.digits import fmnist, kmnist, mnist
+from natpn.datasets.download import DownloadError
+from natpn.datasets.files import DamagedData, MissingData
+from natpn.datasets.lsun import lsun
+from natpn.datasets.svhn import svhn
+from natpn.datasets.tables import bike_sharing, concrete, energy, kin8nm, sensorless_drive
+from natpn.datasets.toy import toy_classification, toy_classification_unequal, toy_regression
+
+DATASETS: dict[str, Callable[..., Splits]] = {
+    "sensorless-drive": sensorless_drive,
+    "mnist": mnist,
+    "fmnist": fmnist,
+    "kmnist": kmnist,
+    "cifar10": cifar10,
+    "cifar10-c": cifar10_c,
+    "svhn": svhn,
+    "celeba": celeba,
+    "bike-sharing": bike_sharing,
+    "concrete": concrete,
+    "energy": energy,
+    "kin8nm": kin8nm,
+    "nyu": nyu,
+    "kitti": kitti,
+    "lsun": lsun,
+    "toy-classification": toy_classification,
+    "toy-classification-unequal": toy_classification_unequal,
+    "toy-regression": toy_regression,
+}
+
+__all__ = ["CORRUPTIONS", "DATASETS", "DamagedData", "DownloadError", "MissingData", "Splits", "corrupt", "load"]
+
+
+def load(
+    name: str,
+    seed: int = 0,
+    directory: str | os.PathLike[str] | None = None,
+    download: bool = False,
+    limit: int | None = None,
+    **options: Any,
+) -> Splits:
+    """Load a data set by its name.
+
+    Args:
+        name: A key of ``DATASETS``.
+        seed: Decides which rows go into which split, and which are left by a limit.
+        directory: Where to look for files first, and where downloads go.
+        download: Whether to download what is missing, where the official home allows it.
+        limit: The most rows of each split and of each OOD set; None for all.
+        **options: Of the data set: ``size`` of "nyu", "kitti", "lsun" and "celeba"; ``corruption`` and ``severity`` of
+            "cifar10-c".
+
+    Returns:
+        The splits. Images are float32 in [0, 1], shape (N, C, H, W); tables are float64.
+
+    Raises:
+        ValueError: If the name, an option or a value is not allowed.
+        MissingData: If a file is nowhere.
+        DamagedData: If a file is not what it should be.
+        DownloadError: If a download fails.
+
+    Example:
+        >>> data = load("toy-classification", limit=100)
+        >>> data.train[0].shape, data.n_classes, sorted(data.ood)
+        ((100, 2), 3, ['Far', 'OODom'])
+    """
+    check_choice("name", name, DATASETS)
+    check_whole("seed", seed, 0)
+    if limit is not None:
+        check_whole("limit", limit, 1)
+    allowed = list(inspect.signature(DATASETS[name]).parameters)[1:]
+    for option in options:
+        if not allowed:
+            raise ValueError(f"The data set {name!r} has no options, but {option} = {options[option]!r} came.")
+        check_choice(f"option of the data set {name!r}", option, allowed)
+    place = None if directory is None else Path(directory).expanduser()
+    return DATASETS[name](Request(int(seed), place, download, limit), **options)
