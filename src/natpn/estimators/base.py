@@ -54,7 +54,7 @@ class NatPNEstimator(DataEstimator):
         latent_dim: int = 16,
         budget: str = "auto",
         prior: Evidence | tuple[Any, float] | None = None,
-        scheme: str = "staged",
+        scheme: str | training.Scheme = "staged",
         ensemble_size: int = 1,
         max_epochs: int | None = None,
         batch_size: int | None = None,

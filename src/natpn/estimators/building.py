@@ -12,6 +12,7 @@ from natpn.densities import Density
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
+from natpn.training import Paper, Scheme
 
 Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
@@ -28,7 +29,7 @@ def build(
     latent_dim: int,
     budget: str,
     prior: Evidence | None,
-    scheme: str,
+    scheme: str | Scheme,
     size: int,
     seed: int,
 ) -> Network:
@@ -45,7 +46,7 @@ def build(
         latent_dim: The size of the latent vector.
         budget: "auto" or a name in `natpn.network.budgets.BUDGETS`.
         prior: What is believed without evidence, in training's units.
-        scheme: The name of the training scheme.
+        scheme: The training scheme; the paper's has a network of its own.
         size: How many members.
         seed: Where their weights start.
     """
@@ -55,7 +56,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         for i in range(size):
             torch.manual_seed(seed + i)
-            if scheme == "paper":
+            if scheme == "paper" or isinstance(scheme, Paper):
                 member = _paper(shape, family, surprise, encoder, density, latent_dim, budget, prior)
             else:
                 member = default_network(

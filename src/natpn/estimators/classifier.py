@@ -25,7 +25,8 @@ class NatPNClassifier(ClassifierMixin, ClassTargets, NatPNEstimator):  # type: i
         latent_dim: The size of the latent vector.
         budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
         prior: What is believed without any evidence: probabilities and how many rows they are worth, (chi, n).
-        scheme: "staged", or "paper" for the network and the training of the paper.
+        scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
+            `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added.
         max_epochs: Epochs of the main phase; by default by the number of rows.
         batch_size: Rows a step; by default by the number of rows.

@@ -17,6 +17,7 @@ from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.targets import read_targets
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
+from natpn.training import Scheme
 
 
 class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ignore[misc]
@@ -31,7 +32,8 @@ class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ig
         budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
         prior: What is believed without any evidence, (chi, n) in the units of y: for "normal" mean and variance, for
             "poisson", "gamma" and the like the mean, and how many rows they are worth. By default wide around all y.
-        scheme: "staged", or "paper" for the network and the training of the paper.
+        scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
+            `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added.
         max_epochs: Epochs of the main phase; by default by the number of rows.
         batch_size: Rows a step; by default by the number of rows.
@@ -71,7 +73,7 @@ class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ig
         latent_dim: int = 16,
         budget: str = "auto",
         prior: Evidence | tuple[Any, float] | None = None,
-        scheme: str = "staged",
+        scheme: str | Scheme = "staged",
         ensemble_size: int = 1,
         max_epochs: int | None = None,
         batch_size: int | None = None,

@@ -25,6 +25,7 @@ from torch import nn
 from natpn import families
 from natpn.evidence import Evidence
 from natpn.families import Family
+from natpn.training import Scheme
 
 SCHEMA = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
@@ -137,6 +138,8 @@ def _plain(name: str, value: Any) -> Any:
         if name == "encoder":
             return {"module": type(value).__name__}
         raise ValueError(f"{name}: a density that was given as a module cannot be saved; name it instead")
+    if isinstance(value, Scheme):
+        return type(value).__name__.lower()  # how it was trained; a model that is loaded is not trained again
     if isinstance(value, Family):
         return {"family": _family(value)}
     if isinstance(value, Evidence):

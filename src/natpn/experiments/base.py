@@ -1,0 +1,148 @@
+"""What every table and figure of the paper is here: models and data, and one function that makes one run of them.
+
+A run is a data set, a model and a seed; its result is one JSON line. Scores have the names of the paper's columns. The
+areas under the precision-recall curve have the paper's name, those under the ROC curve the same name after `ROC`.
+"""
+
+import datetime
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+LOWER_IS_BETTER = ("Brier", "RMSE", "Calibration", "batch size", "NLL", "CRPS", "ECE")
+ROC = "ROC "
+
+
+def higher_is_better(column: str) -> bool:
+    """Say whether a larger score in a column is better."""
+    return not any(name in column for name in LOWER_IS_BETTER)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model on one data set with one seed.
+
+    Attributes:
+        experiment: The name of the table or figure.
+        data: What it is trained on.
+        model: The row.
+        seed: Of split and weights.
+        quick: Whether it is small: a real run on few rows, in seconds.
+        limit: At most this many rows of each part of the data; None for all.
+    """
+
+    experiment: str
+    data: str
+    model: str
+    seed: int
+    quick: bool = False
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found.
+
+    Attributes:
+        scores: Numbers by column.
+        values: Whatever else JSON can hold, for figures.
+        note: What is not as in the paper, such as a part of the data.
+    """
+
+    scores: Mapping[str, float] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A table of the paper, as it is read from runs.
+
+    Attributes:
+        table: Its name in the paper's figures.
+        data: The part of the experiment that it shows.
+        trained_on: What the paper's table calls that part, if it has several.
+        columns: The scores, in order.
+        prefix: What our names of the scores have before the paper's.
+        suffix: What the paper's names of models have behind ours.
+    """
+
+    table: str
+    data: str
+    columns: tuple[str, ...]
+    trained_on: str = ""
+    prefix: str = ""
+    suffix: str = ""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure of the paper.
+
+    Attributes:
+        name: What `natpn reproduce` calls it.
+        title: What it shows.
+        data: What is trained on, one or several.
+        models: The rows, in the paper's order; those that need several forward passes first.
+        run: Makes one run.
+        views: The paper's tables that its runs fill; none for a figure.
+        seeds: Fewer than asked for, where more would be the same.
+        needs: Data sets that it reads.
+    """
+
+    name: str
+    title: str
+    data: tuple[str, ...]
+    models: tuple[str, ...]
+    run: Callable[[Run], Outcome]
+    views: tuple[View, ...] = ()
+    seeds: int | None = None
+    needs: tuple[str, ...] = ()
+
+    def runs(
+        self,
+        seeds: int,
+        models: tuple[str, ...] | None = None,
+        data: tuple[str, ...] | None = None,
+        quick: bool = False,
+        limit: int | None = None,
+    ) -> list[Run]:
+        """Return all runs, seed by seed, so that what is stopped early has every model."""
+        count = seeds if self.seeds is None else min(seeds, self.seeds)
+        return [
+            Run(self.name, name, model, seed, quick, limit)
+            for seed in range(count)
+            for name in (self.data if data is None else [d for d in self.data if d in data])
+            for model in (self.models if models is None else [m for m in self.models if m in models])
+            if self.supports(name, model)
+        ]
+
+    def supports(self, data: str, model: str) -> bool:
+        """Say whether the paper has the model on that data; bike sharing has models for one target alone."""
+        return not (model == "EvReg" and data.endswith("poisson"))
+
+
+def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
+    """Make a run, and return its JSON line."""
+    import torch
+
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    outcome = experiment.run(run)
+    return {
+        "experiment": run.experiment,
+        "data": run.data,
+        "model": run.model,
+        "seed": run.seed,
+        "quick": run.quick,
+        "limit": run.limit,
+        "scores": dict(outcome.scores),
+        "values": dict(outcome.values),
+        "note": outcome.note,
+        "seconds": round(time.perf_counter() - start, 2),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {name: version(name) for name in ("natpn", "torch")} | {"python": platform.python_version()},
+    }

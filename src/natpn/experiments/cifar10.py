@@ -1,0 +1,21 @@
+"""Table 2 and its parts in the appendix: CIFAR-10 against SVHN and CelebA."""
+
+from natpn.experiments.base import ROC, Experiment, View
+from natpn.experiments.models import CLASSES, Setting
+from natpn.experiments.tables import Training
+
+OOD = tuple(f"{other} {kind}" for other in ("SVHN", "CelebA", "OODom") for kind in ("Alea.", "Epist."))
+
+EXPERIMENT = Experiment(
+    "cifar10",
+    "CIFAR-10 against SVHN and CelebA",
+    ("cifar10",),
+    CLASSES,
+    Training("classes", shown="SVHN", default=Setting(patience=20)),
+    (
+        View("cifar10", "cifar10", ("Accuracy", "Brier", *OOD)),
+        View("cifar10-app", "cifar10", ("Accuracy", "Brier", *OOD)),
+        View("auroc-cifar10", "cifar10", OOD, prefix=ROC),
+    ),
+    needs=("cifar10",),
+)

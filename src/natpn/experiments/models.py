@@ -1,0 +1,112 @@
+"""The rows of the tables: the baselines, and Natural Posterior Networks by the paper's scheme and by ours.
+
+All but ours share the paper's encoder for the data set. `NatPN (paper)` and `NatPE (paper)` are trained as the paper
+says; `NatPN` and `NatPE` are this library's default, which nobody tuned to a data set.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from natpn import baselines, densities, encoders
+from natpn.experiments.base import Run
+from natpn.training import Paper
+
+PAPER = " (paper)"
+LATENT_DIM = 16
+OURS = ("NatPN", "NatPE")
+CLASSES = (
+    "Dropout",
+    "Ensemble",
+    "NatPE (paper)",
+    "NatPE",
+    "StandardNet",
+    "SNGP",
+    "R-PriorNet",
+    "EnD2",
+    "PostNet",
+    "NatPN (paper)",
+    "NatPN",
+)
+NUMBERS = ("Dropout", "Ensemble", "NatPE (paper)", "NatPE", "StandardNet", "EvReg", "NatPN (paper)", "NatPN")
+_QUICK_EPOCHS = 3
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the paper chose for a data set.
+
+    Attributes:
+        hidden: Width and number of the hidden layers of a table's encoder; images have convolutions.
+        patience: Epochs without progress before training stops.
+        max_epochs: Of the paper's scheme; early stopping ends most fits before.
+        density_phases: Whether the density is warmed up and fine-tuned.
+        epochs: Epochs of all models, where there is no time for more; None leaves them their own.
+        learning_rate: Of the paper's scheme, from its grid.
+    """
+
+    hidden: tuple[int, int] = (64, 3)
+    patience: int = 20
+    max_epochs: int = 100
+    density_phases: bool = True
+    epochs: int | None = None
+    learning_rate: float = 1e-3
+
+
+def plain_name(model: str) -> str:
+    """Return the paper's name of a row."""
+    return model.removesuffix(PAPER)
+
+
+def is_single_pass(model: str) -> bool:
+    """Say whether one forward pass of one network is enough."""
+    return baselines.BASELINES[plain_name(model)].single_pass
+
+
+def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: Any = None) -> Any:
+    """Return the estimator of a run.
+
+    Args:
+        run: The run.
+        target: "classes", "normal" or "poisson".
+        shape: Of one input.
+        setting: What the paper chose for the data.
+        ood: Inputs that R-PriorNet is shown; noise if None.
+    """
+    parameters: dict[str, Any] = {"random_state": run.seed}
+    epochs = _QUICK_EPOCHS if run.quick else setting.epochs
+    if epochs is not None:
+        parameters["max_epochs"] = epochs
+    if run.model in OURS:
+        return baselines.get(run.model, target, **parameters)
+    name = plain_name(run.model)
+    parameters["encoder"] = encoder(shape, setting, _latent_dim(name))
+    if name == "PostNet":
+        parameters["latent_dim"] = _latent_dim(name)
+    if run.model.endswith(PAPER):
+        parameters |= paper_scheme(run, setting)
+    if name == "R-PriorNet" and ood is not None:
+        parameters["ood"] = ood
+    return baselines.get(name, target, **parameters)
+
+
+def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
+    """Return the parameters of an estimator that is trained as the paper says."""
+    off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
+    quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
+    scheme = Paper(patience=setting.patience, learning_rate=setting.learning_rate, **(quick | off))
+    epochs = _QUICK_EPOCHS if run.quick else setting.epochs or setting.max_epochs
+    return {"scheme": scheme, "max_epochs": epochs, "density": densities.get("radial", LATENT_DIM, n_layers=16)}
+
+
+def encoder(shape: tuple[int, ...], setting: Setting, latent_dim: int = LATENT_DIM) -> nn.Module:
+    """Return the paper's encoder for a data set."""
+    if len(shape) == 3:
+        return encoders.get("image", shape=shape, latent_dim=latent_dim)
+    width, layers = setting.hidden
+    return encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, hidden=width, n_layers=layers)
+
+
+def _latent_dim(name: str) -> int:
+    return 6 if name == "PostNet" else LATENT_DIM

@@ -1,0 +1,45 @@
+"""One run of a table: load, build, fit, score. The tables differ in data, target and columns alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from natpn import datasets
+from natpn.experiments.base import Outcome, Run
+from natpn.experiments.models import Setting, build
+from natpn.experiments.scoring import score
+
+_QUICK_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a table makes its runs; called with a run, it makes it.
+
+    Attributes:
+        data: The data set of each part of the experiment, where its name differs.
+        target: "classes", "normal" or "poisson"; by the last word of the part if it is one of these.
+        settings: What the paper chose, by part.
+        names: What the paper's columns call OOD sets.
+        shown: The OOD set that R-PriorNet is trained with; noise if None.
+        default: For parts that are not in `settings`.
+    """
+
+    target: str
+    data: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    shown: str | None = None
+    default: Setting = field(default_factory=Setting)
+
+    def __call__(self, run: Run) -> Outcome:
+        """Make a run."""
+        limit = _QUICK_ROWS if run.quick else run.limit
+        data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=limit)
+        last = run.data.rpartition("-")[2]
+        target = last if last in ("normal", "poisson") else self.target
+        X, y = data.train
+        ood = data.ood.get(self.shown) if self.shown else None
+        model = build(run, target, X.shape[1:], self.settings.get(run.data, self.default), ood)
+        model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+        cut = "" if limit is None else f"at most {limit} rows of each part"
+        return Outcome(score(model, data, self.names), note="; ".join(n for n in (data.note, cut) if n))
