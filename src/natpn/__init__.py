@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from natpn import baselines as baselines
     from natpn import densities as densities
     from natpn import distributions as distributions
     from natpn import encoders as encoders
@@ -33,6 +34,7 @@ _HOMES = {
     "load": "natpn.estimators",
 }
 _MODULES = (
+    "baselines",
     "densities",
     "distributions",
     "encoders",
@@ -52,6 +54,7 @@ __all__ = [
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
+    "baselines",
     "densities",
     "distributions",
     "encoders",
