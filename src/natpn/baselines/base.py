@@ -8,7 +8,7 @@ A subclass writes these three, `_network`, `_loss` and `_read`; the loop is that
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 import numpy as np
 import torch
@@ -76,6 +76,8 @@ class Baseline(DataEstimator):
     _epochs = (40, 300)
     _rate = 3e-3
     _averaging = 0.998
+
+    __signature__: ClassVar[inspect.Signature]  # what help() and scikit-learn see
 
     # Set by fit.
     network_: nn.Module
@@ -261,6 +263,12 @@ class Baseline(DataEstimator):
         return self.family_.posterior(self.family_.evidence(chi, 0.0)).likelihood()
 
     # Parameters of all classes that a baseline is made of.
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(name, kind, default=value) for name, value in cls._defaults().items()]
+        cls.__signature__ = inspect.Signature(parameters)
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:

@@ -11,7 +11,6 @@ learned. In training w · max(0, −log N_y p(z | y)) is added, which ends where
 """
 
 import copy
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +30,7 @@ from natpn.network import LatentNormalisation
 from natpn.network.budgets import LARGEST
 from natpn.training import Trainee
 
-_PULL = float(os.environ.get("PULL", 0.1))
+_PULL = 0.1  # w
 
 
 class StackedDensities(nn.Module):
@@ -174,7 +173,8 @@ class PostNetClassifier(DirichletClassifier):
             raise ValueError(f"density: it is over {each[0].dim} features, but latent_dim = {dim}")
         if each[0].refit_suffices:
             raise ValueError(
-                f"density: {type(each[0]).__name__} is not fitted by gradient descent; choose 'radial', 'maf' or 'spline'"
+                f"density: {type(each[0]).__name__} is not fitted by gradient descent; choose 'radial', 'maf' or "
+                "'spline'"
             )
         return PosteriorNetwork(self._encoder(), dim, each, counts.clamp(min=1e-6))
 

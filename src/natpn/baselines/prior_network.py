@@ -79,6 +79,9 @@ class RPriorNetClassifier(DirichletClassifier):
         **settings: Those of `Baseline`.
     """
 
+    _steps = 4000
+    _epochs = (25, 300)
+
     def __init__(
         self, *, ood: Any = None, concentration: float = 100.0, ood_weight: float = 1.0, **settings: Unpack[Settings]
     ) -> None:
