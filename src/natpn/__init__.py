@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from natpn import baselines as baselines
     from natpn import datasets as datasets
     from natpn import densities as densities
     from natpn import distributions as distributions
@@ -34,6 +35,7 @@ _HOMES = {
     "load": "natpn.estimators",
 }
 _MODULES = (
+    "baselines",
     "datasets",
     "densities",
     "distributions",
@@ -54,6 +56,7 @@ __all__ = [
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
+    "baselines",
     "datasets",
     "densities",
     "distributions",

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -92,10 +92,6 @@ class NatPNEstimator(DataEstimator):
     @abstractmethod
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         """Return predictive distributions from a posterior in training's units."""
-
-    @abstractmethod
-    def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
-        """Return the first columns of a prediction frame."""
 
     # Fitting.
 

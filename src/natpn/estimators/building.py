@@ -96,6 +96,23 @@ def _encoder(encoder: str | nn.Module, shape: Sequence[int], latent_dim: int) ->
     return encoders.get(encoder, shape=tuple(shape), latent_dim=latent_dim)
 
 
+def paper_encoder(shape: Sequence[int], surprise: bool, encoder: str | nn.Module, latent_dim: int) -> nn.Module:
+    """Return the encoder of the paper's networks: three layers of 64 for plain numbers, convolutions for images.
+
+    Args:
+        shape: The shape of one input, without the surprise.
+        surprise: Whether one more column follows, which the encoder is to ignore.
+        encoder: "auto", a name in `natpn.encoders.ENCODERS`, or a module, which is copied.
+        latent_dim: The size of the latent vector.
+    """
+    module = _encoder(encoder, shape, latent_dim)
+    if module is not None:
+        return module
+    if len(shape) == 1:
+        return encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, n_ignored=int(surprise))
+    return encoders.get("image", shape=tuple(shape), latent_dim=latent_dim)
+
+
 def _paper(
     shape: Sequence[int],
     family: Family,
@@ -107,10 +124,6 @@ def _paper(
     prior: Evidence | None,
 ) -> NaturalPosteriorNetwork:
     """Return the network of the paper: plain numbers, three layers of 64, a radial flow and a fixed budget."""
-    module = _encoder(encoder, shape, latent_dim)
-    if module is None and len(shape) == 1:
-        module = encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, n_ignored=int(surprise))
-    elif module is None:
-        module = encoders.get("image", shape=tuple(shape), latent_dim=latent_dim)
+    module = paper_encoder(shape, surprise, encoder, latent_dim)
     chosen = "radial" if density == "auto" else copy.deepcopy(density)
     return NaturalPosteriorNetwork(module, family, chosen, latent_dim, "normal" if budget == "auto" else budget, prior)

@@ -1,20 +1,21 @@
-"""Classes as targets."""
+"""Classes as targets, and the answers about them."""
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor, from_numpy
 
 from natpn import families
 from natpn.estimators.data import DataEstimator, Floats
-from natpn.estimators.prediction import encode_labels
+from natpn.estimators.predictive import ClassPredictive, Predictive, encode_labels
 from natpn.estimators.targets import read_targets
 
 
-class ClassTargets(DataEstimator):
+class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
     """An estimator of classes."""
 
     classes_: NDArray[Any]
@@ -49,3 +50,32 @@ class ClassTargets(DataEstimator):
     def _labels(self, y: Floats) -> NDArray[Any]:
         labels: NDArray[Any] = self.classes_[y.astype(np.int64)]
         return labels
+
+    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+        p = distribution.mean()
+        found = {"prediction": self.classes_[p.argmax(1)]}
+        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable label of each row."""
+        best = self.predict_proba(X).argmax(1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, (rows, classes)."""
+        return np.concatenate([part.mean() for part in self._answers(X)])
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of the probability of each class."""
+        log: Floats = np.log(self.predict_proba(X))
+        return log
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy."""
+        return float(super().score(X, read_targets(y), sample_weight))
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes are in a set that holds the label with the given probability, (rows, classes)."""
+        distribution: ClassPredictive = self.predict_dist(X)
+        return distribution.prediction_set(coverage)

@@ -2,20 +2,15 @@
 
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
 from torch import Tensor
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.classes import ClassTargets
-from natpn.estimators.data import Floats
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
-from natpn.estimators.targets import read_targets
+from natpn.estimators.prediction import ClassDistribution
 from natpn.families import Posterior
 
 
-class NatPNClassifier(ClassifierMixin, ClassTargets, NatPNEstimator):  # type: ignore[misc]
+class NatPNClassifier(ClassTargets, NatPNEstimator):
     """Predict classes, the noise in the data, and how much is known.
 
     Args:
@@ -59,31 +54,3 @@ class NatPNClassifier(ClassifierMixin, ClassTargets, NatPNEstimator):  # type: i
 
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> ClassDistribution:
         return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, self.calibration_)
-
-    def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
-        p = distribution.mean()
-        found = {"prediction": self.classes_[p.argmax(1)]}
-        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable label of each row."""
-        best = self.predict_proba(X).argmax(1)
-        labels: NDArray[Any] = self.classes_[best]
-        return labels
-
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, (rows, classes)."""
-        return np.concatenate([part.mean() for part in self._answers(X)])
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of the probability of each class."""
-        log: Floats = np.log(self.predict_proba(X))
-        return log
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy."""
-        return float(super().score(X, read_targets(y), sample_weight))
-
-    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """Return which classes are in a set that holds the label with the given probability, (rows, classes)."""
-        return self._distribution(*self._posterior(X)).prediction_set(coverage)

@@ -1,6 +1,7 @@
 """Inputs and targets of a fit → tensors: read, checked, weighted, in order, and divided into training and the rest."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
+from natpn.estimators.predictive import Predictive
 from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
 from natpn.families import Family
 
@@ -66,6 +68,18 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @abstractmethod
     def _standardise(self, y: Floats) -> Tensor:
         """Return targets as training sees them."""
+
+    @abstractmethod
+    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return the first columns of a prediction frame."""
+
+    @abstractmethod
+    def _answers(self, X: Any) -> Iterator[Predictive]:
+        """Yield predictive distributions piece by piece."""
+
+    @abstractmethod
+    def predict_dist(self, X: Any) -> Any:
+        """Return the predictive distribution of each row, with its uncertainties."""
 
     def _labels(self, y: Floats) -> NDArray[Any]:
         """Return targets as the user knows them."""

@@ -1,15 +1,18 @@
-"""Numbers, counts and vectors as targets."""
+"""Numbers, counts and vectors as targets, and the answers about them."""
 
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch import Tensor
 
+from natpn.distributions import LogStudentT, ScalarDistribution
 from natpn.estimators.choice import choose_family
 from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.predictive import Predictive
 from natpn.estimators.targets import read_targets
 from natpn.estimators.units import Units
 from natpn.families import Family
@@ -17,7 +20,7 @@ from natpn.families import Family
 VECTORS = ("multivariate_normal", "multinomial", "von_mises_fisher")
 
 
-class NumberTargets(DataEstimator):
+class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     """An estimator of numbers, counts or vectors."""
 
     # Parameters of every subclass.
@@ -62,6 +65,39 @@ class NumberTargets(DataEstimator):
     def _express(self, chi: Tensor) -> Tensor:
         return self.units_.express(chi)
 
+    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+        centre = _centre(distribution)
+        if centre.ndim == 2:
+            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
+        lower, upper = distribution.interval(coverage).T
+        return {"prediction": centre, "lower": lower, "upper": upper}
+
+    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+        """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
+
+        The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
+        `multinomial` the mean is in counts if every training row had as many trials, and else in shares.
+        """
+        if not return_std:
+            return np.concatenate([_centre(part) for part in self._answers(X)])
+        parts = [(_centre(part), part.std()) for part in self._answers(X)]
+        return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return R² of the predictions; for `multinomial` those of shares."""
+        targets = read_targets(y)
+        if hasattr(self, "units_") and self.units_.trials is not None:
+            targets = targets / targets.sum(1, keepdims=True) * self.units_.trials
+        return float(super().score(X, targets, sample_weight))
+
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
+        """Return quantiles, (rows, k) for k levels, (rows,) for one number."""
+        return np.concatenate([part.quantile(q) for part in self._answers(X)])
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Return intervals that hold the target with the given probability, (rows, 2)."""
+        return np.concatenate([part.interval(coverage) for part in self._answers(X)])
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.family in (*VECTORS, "auto") or _has_vectors(self.family)
@@ -71,3 +107,13 @@ class NumberTargets(DataEstimator):
 
 def _has_vectors(family: object) -> bool:
     return isinstance(family, Family) and bool(family.support.event_shape)
+
+
+def _centre(distribution: Predictive) -> Floats:
+    """Return the mean, or the median where no mean exists."""
+    has_none = isinstance(distribution.predictive, LogStudentT)
+    return (
+        distribution.median()
+        if has_none and isinstance(distribution.predictive, ScalarDistribution)
+        else distribution.mean()
+    )

@@ -4,23 +4,18 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import RegressorMixin
 from torch import Tensor, nn
 
 from natpn.densities import Density
-from natpn.distributions import LogStudentT, ScalarDistribution
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.data import Floats
 from natpn.estimators.numbers import NumberTargets
 from natpn.estimators.prediction import PredictiveDistribution
-from natpn.estimators.targets import read_targets
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
 from natpn.training import Scheme
 
 
-class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ignore[misc]
+class NatPNRegressor(NumberTargets, NatPNEstimator):
     """Predict the distribution of numbers, counts or vectors, the noise in the data, and how much is known.
 
     Args:
@@ -118,46 +113,3 @@ class NatPNRegressor(RegressorMixin, NumberTargets, NatPNEstimator):  # type: ig
             self.calibration_,
             self.units_.trials,
         )
-
-    def _columns(self, distribution: PredictiveDistribution, coverage: float) -> dict[str, NDArray[Any]]:
-        centre = _centre(distribution)
-        if centre.ndim == 2:
-            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
-        lower, upper = distribution.interval(coverage).T
-        return {"prediction": centre, "lower": lower, "upper": upper}
-
-    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
-        """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
-
-        The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
-        `multinomial` the mean is in counts if every training row had as many trials, and else in shares.
-        """
-        if not return_std:
-            return np.concatenate([_centre(part) for part in self._answers(X)])
-        parts = [(_centre(part), part.std()) for part in self._answers(X)]
-        return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
-
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return R² of the predictions; for `multinomial` those of shares."""
-        targets = read_targets(y)
-        if hasattr(self, "units_") and self.units_.trials is not None:
-            targets = targets / targets.sum(1, keepdims=True) * self.units_.trials
-        return float(super().score(X, targets, sample_weight))
-
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
-        """Return quantiles, (rows, k) for k levels, (rows,) for one number."""
-        return np.concatenate([part.quantile(q) for part in self._answers(X)])
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
-        """Return intervals that hold the target with the given probability, (rows, 2)."""
-        return np.concatenate([part.interval(coverage) for part in self._answers(X)])
-
-
-def _centre(distribution: PredictiveDistribution) -> Floats:
-    """Return the mean, or the median where no mean exists."""
-    has_none = isinstance(distribution.predictive, LogStudentT)
-    return (
-        distribution.median()
-        if has_none and isinstance(distribution.predictive, ScalarDistribution)
-        else distribution.mean()
-    )

@@ -19,19 +19,22 @@ def figures(table: str, trained_on: str = "") -> dict[tuple[str, str], Figure]:
         ValueError: If the paper has no such table.
     """
     found: dict[tuple[str, str], Figure] = {}
-    with (files("natpn.experiments") / "paper.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if (row["table"], row["trained_on"]) == (table, trained_on):
-                error = row["standard_error"]
-                cell = (row["model"], row["column"])
-                found.setdefault(cell, (float(row["value"].partition("/")[0]), float(error) if error else None))
+    for row in _rows():
+        if (row["table"], row["trained_on"]) == (table, trained_on):
+            error = row["standard_error"]
+            cell = (row["model"], row["column"])
+            found.setdefault(cell, (float(row["value"].partition("/")[0]), float(error) if error else None))
     if not found:
         raise ValueError(f"table: the paper has no {table!r} trained on {trained_on!r}")
     return found
 
 
-@cache
 def tables() -> tuple[str, ...]:
     """Return the names of all tables."""
-    with (files("natpn.experiments") / "paper.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(dict.fromkeys(row["table"] for row in csv.DictReader(file)))
+    return tuple(dict.fromkeys(row["table"] for row in _rows()))
+
+
+@cache
+def _rows() -> tuple[dict[str, str], ...]:
+    text = (files("natpn.experiments") / "paper.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))

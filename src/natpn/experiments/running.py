@@ -36,7 +36,9 @@ def read_lines(path: str | os.PathLike[str]) -> list[Line]:
         except (ValueError, KeyError, TypeError):
             if number == len(texts):
                 break  # it has no end of line: its writer was killed
-            raise ValueError(f"{place}, line {number}: expected a result of natpn reproduce, got {text[:60]!r}") from None
+            raise ValueError(
+                f"{place}, line {number}: expected a result of natpn reproduce, got {text[:60]!r}"
+            ) from None
         lines.append(line)
     return lines
 

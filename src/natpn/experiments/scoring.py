@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from natpn import metrics
 from natpn.datasets import Splits
-from natpn.estimators.prediction import is_discrete
+from natpn.estimators.predictive import is_discrete
 from natpn.experiments.base import ROC
 
 Floats = NDArray[np.float64]

@@ -56,9 +56,7 @@ class Study:
 
 
 def _study(name: str, title: str, table: str, columns: tuple[str, ...], run: Study) -> Experiment:
-    return Experiment(
-        name, title, (run.data,), tuple(ROWS), run, (View(table, run.data, columns),), needs=(run.data,)
-    )
+    return Experiment(name, title, (run.data,), tuple(ROWS), run, (View(table, run.data, columns),), needs=(run.data,))
 
 
 _SHORT = Setting((16, 3), patience=50, max_epochs=100, learning_rate=5e-3)

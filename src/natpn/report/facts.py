@@ -16,7 +16,8 @@ from torch.utils.data import Dataset
 
 from natpn.distributions import ScalarDistribution
 from natpn.estimators.inputs import n_rows, read_dataset, take
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels
+from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
+from natpn.estimators.predictive import encode_labels
 
 Floats = NDArray[np.float64]
 

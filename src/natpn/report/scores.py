@@ -14,7 +14,8 @@ from sklearn.metrics import mean_absolute_error, r2_score
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
 from natpn.estimators.inputs import n_rows, take
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution, encode_labels, is_discrete
+from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
+from natpn.estimators.predictive import encode_labels, is_discrete
 
 Floats = NDArray[np.float64]
 

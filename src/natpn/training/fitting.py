@@ -1,4 +1,4 @@
-"""`fit`: one call that trains a network or an ensemble by a scheme."""
+"""`fit`: one call that trains a network or an ensemble by a scheme; `minimise`: the same for any loss."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -10,6 +10,8 @@ from natpn import parallel
 from natpn.encoders.base import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.training.data import Data, outline, source
+from natpn.training.descent import Descent, descend
+from natpn.training.losses import Trainee
 from natpn.training.paper import Paper
 from natpn.training.session import Session, TrainingResult, fingerprint
 from natpn.training.staged import Staged
@@ -98,6 +100,47 @@ def fit(
         session.resume()
         chosen.run(session, members)
     network.eval()
+    return session.result()
+
+
+def minimise(
+    trainee: Trainee,
+    train: Data,
+    validation: Data,
+    descent: Descent,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    phase: str = "training",
+    progress: bool = False,
+) -> TrainingResult:
+    """Minimise any loss by gradient descent, in place.
+
+    Args:
+        trainee: What to train, and what is minimised.
+        train: Tensors (x, y) or (x, y, weight), or a loader of such batches.
+        validation: The same, for early stopping.
+        descent: How.
+        seed: For all that is random here.
+        device: Where to work: "cpu", "cuda", "auto", or None for where the trainee is.
+        phase: A name for the history and the progress bar.
+        progress: Show a progress bar.
+
+    Returns:
+        History, time and validation loss.
+
+    Raises:
+        TrainingError: If a loss is not a number; what was trained then holds the best state before it.
+    """
+    where = parallel.choose_device(device, trainee)
+    parallel.start(where)
+    trainee.to(where)
+    sources = source("train", train, where), source("validation", validation, where)
+    session = Session(trainee, *sources, where, seed, "float32", None, "", progress)
+    with parallel.seeded(seed + 10_007 * parallel.rank(), where):
+        parallel.synchronise(trainee)
+        descend(session, phase, trainee, *sources, descent)
+    trainee.eval()
     return session.result()
 
 

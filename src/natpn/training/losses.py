@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from natpn.densities import Density
 from natpn.encoders import TabularEncoder
+from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
 
@@ -169,22 +170,34 @@ def _settle(network: NaturalPosteriorNetwork, encoder: Callable[[Tensor], Tensor
 def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tensor) -> float:
     """Set the decoder's bias to the distribution of all targets, and return the scale of the loss there.
 
-    The scale is the root mean square of the loss's gradient with respect to the raw outputs, if that is above 1.
-
     Args:
         network: The network.
         y: Targets, any leading dimensions.
         weight: How much each row counts.
     """
-    family = network.family
+    raw, scale = marginal(network.family, y, weight)
+    network.decoder.bias.copy_(raw)
+    return scale
+
+
+@torch.no_grad()
+def marginal(family: Family, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+    """Return raw outputs, (S,), at the distribution of all targets, and the scale of the loss there.
+
+    The scale is the root mean square of the loss's gradient with respect to the raw outputs, if that is above 1.
+
+    Args:
+        family: What the targets are.
+        y: Targets, any leading dimensions.
+        weight: How much each row counts.
+    """
     size = len(family.support.event_shape)
     weight = weight.reshape(-1, *[1] * (y.ndim - size - 1)).expand(y.shape[: y.ndim - size]).flatten()
     y = y.reshape(-1, *y.shape[y.ndim - size :])
     observed = family.observe(y.double())
     pooled = family.evidence(observed.chi, observed.log_n + weight.double().log()).sum(0)
-    raw = family.inverse_link(pooled.chi.to(y.device)).to(network.decoder.bias)
-    network.decoder.bias.copy_(raw)
+    raw = family.inverse_link(pooled.chi.to(y.device)).to(torch.get_default_dtype())
     with torch.enable_grad():
         rows = raw.double().expand(len(y), -1).clone().requires_grad_()
         (gradient,) = torch.autograd.grad(family.log_likelihood(rows, y).sum(), rows)
-    return max(1.0, float(gradient.square().sum(-1).mean().sqrt()))
+    return raw, max(1.0, float(gradient.square().sum(-1).mean().sqrt()))
