@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from natpn import NatPNClassifier, NatPNRegressor, datasets, densities
+from natpn import datasets, densities
+from natpn.estimators import NatPNClassifier, NatPNRegressor
 from natpn.experiments import bike_sharing, cifar10, mnist
 from natpn.experiments.base import Experiment, Outcome, Run, View
 from natpn.experiments.models import Setting, encoder, paper_scheme
