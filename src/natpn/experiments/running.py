@@ -57,7 +57,7 @@ def missing(runs: Iterable[Run], lines: Iterable[Line]) -> list[Run]:
 def run_all(
     runs: list[Run],
     results: str | os.PathLike[str],
-    jobs: int = 1,
+    jobs: int | None = None,
     backend: str | None = None,
     on_result: Callable[[Line], None] | None = None,
 ) -> int:
@@ -68,7 +68,7 @@ def run_all(
     Args:
         runs: The runs.
         results: The file.
-        jobs: How many at a time.
+        jobs: How many at a time; None is one on this machine, and one for each processor of a Ray cluster.
         backend: "ray" sends them to a Ray cluster; None uses processes of this machine.
         on_result: Called with each line, or with {"run": …, "error": …} if a run failed.
 
@@ -90,11 +90,11 @@ def run_all(
     return failed
 
 
-def _lines(runs: list[Run], jobs: int, backend: str | None) -> Lines:
+def _lines(runs: list[Run], jobs: int | None, backend: str | None) -> Lines:
     tasks = [(EXPERIMENTS[run.experiment], run) for run in runs]
     if backend == "ray":
         return _on_ray(tasks, jobs)
-    return _in_processes(tasks, jobs) if jobs > 1 else (_attempt(*task) for task in tasks)
+    return _in_processes(tasks, jobs) if jobs is not None and jobs > 1 else (_attempt(*task) for task in tasks)
 
 
 def _in_processes(tasks: list[Task], jobs: int) -> Lines:
@@ -102,31 +102,31 @@ def _in_processes(tasks: list[Task], jobs: int) -> Lines:
     from joblib.externals.loky import get_reusable_executor
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    done = False
     try:
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(*task) for task in tasks)
-        done = True
     except TerminatedWorkerError:
         raise ChildProcessError(
             "a process that made a run was ended, most likely because memory ran out; use fewer jobs and start again: "
             "what is finished stays"
         ) from None
     finally:
-        if not done:  # stopped by a person or an error: runs that were begun are of no use to anyone
-            get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        # at once: they would wait for more work, and runs that were begun are of no use to anyone
+        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
-def _on_ray(tasks: list[Task], jobs: int) -> Lines:
+def _on_ray(tasks: list[Task], jobs: int | None) -> Lines:
     """Keep so many runs going on a cluster; one that loses its machine is begun again, as Ray does."""
     import ray
 
     if not ray.is_initialized():
         ray.init(log_to_driver=False)  # at RAY_ADDRESS if that is set, else a cluster of this machine
+    at_once = jobs or int(ray.cluster_resources().get("CPU", 1))
     attempt = ray.remote(num_cpus=1)(_attempt)
-    left, going = iter(tasks), {}
+    left = iter(tasks)
+    going: dict[Any, Run] = {}
     try:
         while True:
-            for task in islice(left, jobs - len(going)):
+            for task in islice(left, at_once - len(going)):
                 going[attempt.remote(*task)] = task[1]
             if not going:
                 return

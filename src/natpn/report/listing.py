@@ -80,9 +80,9 @@ def markdown(
     if tables:
         parts += ["## Tables", f"{LEGEND} Bold: best with a single pass; \\*: best of all; as in the paper."]
     for table in tables:
-        rows = [(row.model, *map(_markdown_cell, row.cells)) for row in table.rows]
+        filled = [(row.model, *map(_markdown_cell, row.cells)) for row in table.rows]
         parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
-        parts.append(_grid(("", *table.view.columns), rows))
+        parts.append(_grid(("", *table.view.columns), filled))
     if pictures:
         parts.append("## Figures")
     for picture in pictures:
