@@ -28,6 +28,4 @@ def make(run: Run) -> Outcome:
     return Outcome(scores, note="made up")
 
 
-SMALL = Experiment(
-    "small", "A small table", ("there",), MODELS, make, (View("sensorless-drive", "there", COLUMNS),)
-)
+SMALL = Experiment("small", "A small table", ("there",), MODELS, make, (View("sensorless-drive", "there", COLUMNS),))

@@ -121,7 +121,8 @@ def test_a_worker_that_is_killed_ends_the_command_in_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kill", "jobs"), [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 2)]
+    ("kill", "jobs"),
+    [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 2)],
 )
 def test_what_is_stopped_half_way_goes_on(tmp_path, kill, jobs):
     path = tmp_path / "reproduce" / "results.jsonl"

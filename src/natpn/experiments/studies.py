@@ -33,7 +33,8 @@ class Study:
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
-        from natpn import NatPNClassifier, NatPNRegressor, datasets, densities
+        from natpn import datasets, densities
+        from natpn.estimators import NatPNClassifier, NatPNRegressor
         from natpn.experiments.scoring import score
 
         limit = _QUICK_ROWS if run.quick else run.limit
