@@ -9,7 +9,7 @@ COLUMNS = ("Accuracy", "Brier", "9/10 Alea.", "9/10 Epist.", "OODom Alea.", "OOD
 MODELS = ("Dropout", "NatPN (paper)", "NatPN")
 
 
-class Awkward(Exception):
+class AwkwardError(Exception):
     """Cannot be pickled and read again."""
 
     def __init__(self, first, second):
@@ -21,7 +21,7 @@ def make(run: Run) -> Outcome:
     time.sleep(float(os.environ.get("SMALL_SECONDS", "0")))
     bad = os.environ.get("SMALL_BAD", "")
     if bad == run.model:
-        raise Awkward("this", "that")
+        raise AwkwardError("this", "that")
     if bad == f"end {run.model}":
         os._exit(1)
     scores = {column: 10.0 * run.seed + i + len(run.model) for i, column in enumerate(COLUMNS)}

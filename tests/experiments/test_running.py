@@ -102,13 +102,13 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(small, tmp_path, monkeypa
     path, told = tmp_path / "results.jsonl", []
     if jobs == 1:
         assert run_all(small.runs(2), path, jobs, on_result=told.append) == 2
-        assert [str(line["error"]) for line in told if "error" in line] == ["Awkward: this and that"] * 2
+        assert [str(line["error"]) for line in told if "error" in line] == ["AwkwardError: this and that"] * 2
     else:
         process = begin(tmp_path, "--seeds", 2, "--jobs", 2, "--results", path)
         out, err = process.communicate(timeout=100)
         assert process.returncode == 1, err
         assert out.count("failed") == 2
-        assert err.count("Awkward: this and that") == 1
+        assert err.count("AwkwardError: this and that") == 1
     assert set(keys(read_lines(path))) == {("there", m, s) for m in ("NatPN", "NatPN (paper)") for s in (0, 1)}
 
 

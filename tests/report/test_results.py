@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from natpn.experiments import EXPERIMENTS, Experiment, View, registry
-from natpn.experiments.paper import figures, tables as paper_tables
+from natpn.experiments.paper import figures
+from natpn.experiments.paper import tables as paper_tables
 from natpn.report.agreement import agreement, best_single_pass, counted, total
 from natpn.report.drawings import pictures
 from natpn.report.listing import legend, markdown, summary, text

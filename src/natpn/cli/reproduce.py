@@ -106,7 +106,7 @@ def select(names: Sequence[str], experiments: "Mapping[str, Experiment]") -> "di
     Raises:
         Problem: If there is none of a name.
     """
-    found: "dict[str, Experiment]" = {}
+    found: dict[str, Experiment] = {}
     tables = {view.table for experiment in experiments.values() for view in experiment.views}
     for name in names:
         if name in experiments:
