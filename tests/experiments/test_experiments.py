@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from natpn import datasets
 from natpn.baselines import BASELINES
@@ -40,6 +41,16 @@ def test_passes_are_those_of_the_baselines():
     assert {name: entry.single_pass for name, entry in BASELINES.items()} == {n: is_single_pass(n) for n in BASELINES}
     assert not is_single_pass(f"NatPE{PAPER}")
     assert all(map(is_single_pass, ROWS))
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+def test_a_run_is_the_same_whatever_ran_before():
+    experiment = EXPERIMENTS["uci"]
+    run, other = (experiment.runs(2, ("StandardNet",), ("concrete",), quick=True)[seed] for seed in (0, 1))
+    first = execute(experiment, run)["scores"]
+    torch.manual_seed(5)
+    assert execute(experiment, run)["scores"] == first
+    assert execute(experiment, other)["scores"] != first
 
 
 @pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")

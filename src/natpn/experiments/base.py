@@ -130,6 +130,7 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
+    torch.manual_seed(run.seed)  # encoders are made before their estimator, which seeds what it makes itself
     start = time.perf_counter()
     outcome = experiment.run(run)
     return {
