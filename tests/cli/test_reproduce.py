@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -100,6 +101,13 @@ def test_missing_data_is_said_and_the_others_go_on(there):
     (sentence,) = result.stderr.splitlines()
     assert sentence.startswith("note: absent is left out: sensorless_drive/Sensorless_drive_diagnosis.txt.gz or")
     assert len(read_lines("reproduce/results.jsonl")) == 3
+
+
+def test_an_ood_set_that_is_missing_stops_nothing(there, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "small", replace(SMALL, needs=("toy-regression", "lsun")))
+    result = run("reproduce", "small", "--seeds", 1)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "table sensorless-drive; data missing: lsun" in run("reproduce", "--list").stdout
 
 
 def test_the_list_has_every_table_and_its_state(there):

@@ -46,7 +46,7 @@ def test_passes_are_those_of_the_baselines():
 @pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
 def test_a_run_is_the_same_whatever_ran_before():
     experiment = EXPERIMENTS["uci"]
-    run, other = (experiment.runs(2, ("StandardNet",), ("concrete",), quick=True)[seed] for seed in (0, 1))
+    run, other = (experiment.runs(2, ("NatPN (paper)",), ("concrete",), quick=True)[seed] for seed in (0, 1))
     first = execute(experiment, run)["scores"]
     torch.manual_seed(5)
     assert execute(experiment, run)["scores"] == first
@@ -58,8 +58,7 @@ def test_a_run_is_the_same_whatever_ran_before():
 def test_a_quick_run_fills_its_tables(name):
     experiment = EXPERIMENTS[name]
     absent = [need for need in experiment.needs if datasets.missing_folder(need)]
-    if absent:
-        pytest.skip(f"{absent} is not there")
+    assert experiment.needs[:1] != absent[:1] or not absent, f"NATPN_DATA has no {absent[0]}"
     runs = experiment.runs(1, two_models(experiment), quick=True)
     assert runs
     lines = [execute(experiment, run) for run in runs]
@@ -68,5 +67,7 @@ def test_a_quick_run_fills_its_tables(name):
     found = tables(lines, {name: experiment}, quick=True)
     assert [table.view for table in found] == list(experiment.views)
     for table in found:
-        best = table.rows[-1]
-        assert all(cell.mean is not None for cell in best.cells) or best.model not in ("NatPN", *ROWS)
+        ours = table.rows[-1]
+        assert any(cell.mean is not None for cell in ours.cells)
+        if not absent and ours.model in ("NatPN", *ROWS):
+            assert all(cell.mean is not None for cell in ours.cells)

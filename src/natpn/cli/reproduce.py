@@ -238,18 +238,23 @@ def _runs(
 
 
 def _with_data(runs: "Sequence[Run]", chosen: "Mapping[str, Experiment]") -> "list[Run]":
-    """Return the runs whose data are there; what else is left out is said."""
+    """Return the runs whose data are there; what is left out is said.
+
+    The first data set that an experiment needs is the one it cannot do without. Another may be an OOD set, whose
+    columns stay empty, or that of a few runs, which then say so themselves.
+    """
     from natpn.datasets import MissingData, load
 
     absent = set()
     for name in dict.fromkeys(run.experiment for run in runs):
-        for data in missing_data(chosen[name]):
-            try:
-                load(data, limit=1)
-            except MissingData as error:
-                note(f"{name} is left out: {error}")
-                absent.add(name)
-                break
+        first = chosen[name].needs[:1]
+        if not first or first[0] not in missing_data(chosen[name]):
+            continue
+        try:
+            load(first[0], limit=1)
+        except MissingData as error:
+            note(f"{name} is left out: {error}")
+            absent.add(name)
     return [run for run in runs if run.experiment not in absent]
 
 

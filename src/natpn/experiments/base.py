@@ -90,7 +90,7 @@ class Experiment:
         run: Makes one run.
         views: The paper's tables that its runs fill; none for a figure.
         seeds: Fewer than asked for, where more would be the same.
-        needs: Data sets that it reads.
+        needs: Data sets that it reads; without the first it cannot run.
     """
 
     name: str
