@@ -21,7 +21,7 @@ def test_help_has_an_example_that_parses(name):
 
 
 def test_the_commands_are_those_of_the_page():
-    assert sorted(cli.commands) == ["demo", "evaluate", "export", "fit", "predict", "report", "serve"]
+    assert sorted(cli.commands) == ["demo", "evaluate", "export", "fit", "predict", "report", "reproduce", "serve"]
     assert run("--version").stdout.startswith("natpn, version ")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from natpn import datasets
 from natpn.datasets import DamagedData, DownloadError, MissingData, files, load
 from natpn.datasets.download import find
 from natpn.datasets.files import Source
@@ -128,3 +129,18 @@ def test_errors_survive_the_way_out_of_a_worker(error):
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert str(copy) == str(error)
+
+
+def test_folders_are_those_of_the_data_sets(tmp_path, monkeypatch):
+    monkeypatch.setenv("NATPN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in datasets.DATASETS:
+        folder = datasets.missing_folder(name)
+        if folder is None:
+            assert name.startswith("toy-")
+            continue
+        with pytest.raises(datasets.MissingData, match=f"^{folder}/"):
+            datasets.load(name)
+        (tmp_path / folder).mkdir(parents=True)
+        assert datasets.missing_folder(name) is None
+        (tmp_path / folder).rmdir()

@@ -22,7 +22,7 @@ from natpn.baselines.answers import Answer, BaselineClassDistribution, BaselineD
 from natpn.baselines.checks import check_number, check_share, check_whole
 from natpn.baselines.network import LikelihoodLoss, PlainNetwork
 from natpn.distributions import Distribution
-from natpn.encoders.base import check_choice
+from natpn.encoders.base import EncoderChoice, check_choice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classes import ClassTargets
 from natpn.estimators.data import DataEstimator, Floats, Prepared
@@ -39,7 +39,7 @@ _EVALUATIONS = 30
 class Settings(TypedDict, total=False):
     """The parameters that every baseline has; see `Baseline`."""
 
-    encoder: str | nn.Module
+    encoder: EncoderChoice
     latent_dim: int
     max_epochs: int | None
     batch_size: int | None
@@ -55,8 +55,8 @@ class Baseline(DataEstimator):
     """Base class of the baselines.
 
     Args:
-        encoder: "auto" for the one of the paper's networks, "tabular", "image", "resnet18", or a module that maps
-            standardised inputs to (rows, latent_dim); each network has a copy of its own.
+        encoder: "auto" for the one of the paper's networks, "tabular", "image", "resnet18", a module that maps
+            standardised inputs to (rows, latent_dim), of which each network has a copy, or a function that makes one.
         latent_dim: The size of the latent vector.
         max_epochs: Epochs of training; by default by the number of rows.
         batch_size: Rows a step; by default by the number of rows.
@@ -87,7 +87,7 @@ class Baseline(DataEstimator):
     def __init__(
         self,
         *,
-        encoder: str | nn.Module = "auto",
+        encoder: EncoderChoice = "auto",
         latent_dim: int = 16,
         max_epochs: int | None = None,
         batch_size: int | None = None,

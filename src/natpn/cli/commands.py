@@ -14,6 +14,7 @@ from natpn.cli.fit import fit
 from natpn.cli.others import export, report, serve
 from natpn.cli.predict import predict
 from natpn.cli.problems import Group
+from natpn.cli.reproduce import reproduce
 
 
 @click.group("natpn", cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -30,7 +31,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for _command in (fit, predict, evaluate, report, serve, export, demo):
+for _command in (fit, predict, evaluate, report, serve, export, demo, reproduce):
     cli.add_command(_command)
 
 

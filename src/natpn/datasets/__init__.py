@@ -16,7 +16,7 @@ from natpn.datasets.corruptions import CORRUPTIONS, corrupt
 from natpn.datasets.depth import kitti, nyu
 from natpn.datasets.digits import fmnist, kmnist, mnist
 from natpn.datasets.download import DownloadError
-from natpn.datasets.files import DamagedData, MissingData
+from natpn.datasets.files import DamagedData, MissingData, roots
 from natpn.datasets.lsun import lsun
 from natpn.datasets.svhn import svhn
 from natpn.datasets.tables import bike_sharing, concrete, energy, kin8nm, sensorless_drive
@@ -43,7 +43,41 @@ DATASETS: dict[str, Callable[..., Splits]] = {
     "toy-regression": toy_regression,
 }
 
-__all__ = ["CORRUPTIONS", "DATASETS", "DamagedData", "DownloadError", "MissingData", "Splits", "corrupt", "load"]
+# where the files of each are; the toy data sets are made
+FOLDERS = {
+    "fmnist": "fashion_mnist",
+    "cifar10-c": "cifar10",
+    "nyu": "nyu_depth_v2",
+    **{name: f"uci_regression/{name}" for name in ("concrete", "energy", "kin8nm")},
+    **{name: name.replace("-", "_") for name in ("sensorless-drive", "bike-sharing")},
+    **{name: name for name in ("mnist", "kmnist", "cifar10", "svhn", "celeba", "kitti", "lsun")},
+}
+
+__all__ = [
+    "CORRUPTIONS",
+    "DATASETS",
+    "DamagedData",
+    "DownloadError",
+    "MissingData",
+    "Splits",
+    "corrupt",
+    "load",
+    "missing_folder",
+]
+
+
+def missing_folder(name: str) -> str | None:
+    """Return the directory of a data set's files if it is nowhere, in no time; None if it is there or not needed.
+
+    What is in the directory is looked at by `load`.
+
+    Example:
+        >>> missing_folder("toy-regression") is None
+        True
+    """
+    check_choice("name", name, DATASETS)
+    folder = FOLDERS.get(name)
+    return None if folder is None or any((root / folder).is_dir() for root in roots()) else folder
 
 
 def load(

@@ -13,7 +13,7 @@ float16 has no such range; use bfloat16 where half precision is wanted.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
 import torch
@@ -67,6 +67,10 @@ def perceptron(*widths: int, dropout: float = 0.0) -> nn.Sequential:
     for n_in, n_out in pairwise(widths[:-1]):
         layers += [nn.Linear(n_in, n_out), Activation(), *([Dropout(dropout)] if dropout else [])]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
+
+
+# A name, a module that is copied, or a function that makes one.
+EncoderChoice = str | nn.Module | Callable[[], nn.Module]
 
 
 def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from natpn import training
 from natpn.densities import Density
-from natpn.encoders.base import check_choice
+from natpn.encoders.base import EncoderChoice, check_choice
 from natpn.estimators.building import Network, build
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.data import DataEstimator, Floats
@@ -49,7 +49,7 @@ class NatPNEstimator(DataEstimator):
     def __init__(
         self,
         *,
-        encoder: str | nn.Module = "auto",
+        encoder: EncoderChoice = "auto",
         density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",

@@ -9,6 +9,7 @@ from torch import nn
 
 from natpn import encoders
 from natpn.densities import Density
+from natpn.encoders.base import EncoderChoice
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
@@ -24,7 +25,7 @@ def build(
     *,
     n_numbers: int | None,
     surprise: bool,
-    encoder: str | nn.Module,
+    encoder: EncoderChoice,
     density: str | Density,
     latent_dim: int,
     budget: str,
@@ -75,13 +76,15 @@ def build(
     return members[0] if size == 1 else NaturalPosteriorEnsemble(members)
 
 
-def _encoder(encoder: str | nn.Module, shape: Sequence[int], latent_dim: int) -> nn.Module | None:
-    """Return a copy of a given encoder, a named one for images, and None for the default.
+def _encoder(encoder: EncoderChoice, shape: Sequence[int], latent_dim: int) -> nn.Module | None:
+    """Return a copy of a given encoder, what a given function makes, a named one for images, and None for the default.
 
     Inputs that are neither rows nor images (channels, height, width) are flattened.
     """
     if isinstance(encoder, nn.Module):
         return copy.deepcopy(encoder)
+    if callable(encoder):
+        return encoder()
     wanted = ("tabular",) if len(shape) == 1 else ("image", "resnet18")
     if encoder == "auto" and len(shape) not in (1, 3):
         flat = encoders.get("tabular", n_features=prod(shape), latent_dim=latent_dim, hidden=128)
@@ -91,18 +94,18 @@ def _encoder(encoder: str | nn.Module, shape: Sequence[int], latent_dim: int) ->
     if encoder not in wanted or len(shape) not in (1, 3):
         raise ValueError(
             f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose 'auto', "
-            f"{', '.join(map(repr, wanted))}, or give an nn.Module"
+            f"{', '.join(map(repr, wanted))}, or give an nn.Module or a function that makes one"
         )
     return encoders.get(encoder, shape=tuple(shape), latent_dim=latent_dim)
 
 
-def paper_encoder(shape: Sequence[int], surprise: bool, encoder: str | nn.Module, latent_dim: int) -> nn.Module:
+def paper_encoder(shape: Sequence[int], surprise: bool, encoder: EncoderChoice, latent_dim: int) -> nn.Module:
     """Return the encoder of the paper's networks: three layers of 64 for plain numbers, convolutions for images.
 
     Args:
         shape: The shape of one input, without the surprise.
         surprise: Whether one more column follows, which the encoder is to ignore.
-        encoder: "auto", a name in `natpn.encoders.ENCODERS`, or a module, which is copied.
+        encoder: "auto", a name in `natpn.encoders.ENCODERS`, a module, which is copied, or a function that makes one.
         latent_dim: The size of the latent vector.
     """
     module = _encoder(encoder, shape, latent_dim)
@@ -117,7 +120,7 @@ def _paper(
     shape: Sequence[int],
     family: Family,
     surprise: bool,
-    encoder: str | nn.Module,
+    encoder: EncoderChoice,
     density: str | Density,
     latent_dim: int,
     budget: str,

@@ -14,8 +14,9 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
     """Predict classes, the noise in the data, and how much is known.
 
     Args:
-        encoder: "auto", "tabular", "image", "resnet18", or a module that maps standardised inputs to
-            (rows, latent_dim).
+        encoder: "auto", "tabular", "image", "resnet18", a module that maps standardised inputs to
+            (rows, latent_dim), or a function that makes one; members of an ensemble have copies of a module, weights
+            included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
         latent_dim: The size of the latent vector.
         budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_feature_names, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import Dataset
 
+from natpn.encoders.base import EncoderChoice
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
 from natpn.estimators.predictive import Predictive
 from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
@@ -42,7 +43,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator that knows what its inputs and targets are, and not yet what it does with them."""
 
     # Parameters of every subclass.
-    encoder: str | nn.Module
+    encoder: EncoderChoice
     validation_fraction: float
     calibrate: str | None
 
@@ -123,7 +124,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
         many = getattr(X, "ndim", 2) > 2
-        self.inputs_ = ArrayInputs() if many or isinstance(self.encoder, nn.Module) else TableInputs()
+        self.inputs_ = ArrayInputs() if many or not isinstance(self.encoder, str) else TableInputs()
         X = self._checked(X, reset=True)
         return X, y
 

@@ -4,9 +4,10 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from natpn.densities import Density
+from natpn.encoders.base import EncoderChoice
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.numbers import NumberTargets
 from natpn.estimators.prediction import PredictiveDistribution
@@ -20,8 +21,9 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
 
     Args:
         family: A name in `natpn.families.FAMILIES` or a family; "auto" picks one from the targets.
-        encoder: "auto", "tabular", "image", "resnet18", or a module that maps standardised inputs to
-            (rows, latent_dim).
+        encoder: "auto", "tabular", "image", "resnet18", a module that maps standardised inputs to
+            (rows, latent_dim), or a function that makes one; members of an ensemble have copies of a module, weights
+            included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
         latent_dim: The size of the latent vector.
         budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
@@ -63,7 +65,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         self,
         family: str | Family = "normal",
         *,
-        encoder: str | nn.Module = "auto",
+        encoder: EncoderChoice = "auto",
         density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",

@@ -134,9 +134,9 @@ def _family(family: Family) -> dict[str, Any]:
 
 def _plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON can hold it."""
+    if name == "encoder" and not isinstance(value, str):
+        return {"module": type(value).__name__ if isinstance(value, nn.Module) else "function"}
     if isinstance(value, nn.Module):
-        if name == "encoder":
-            return {"module": type(value).__name__}
         raise ValueError(f"{name}: a density that was given as a module cannot be saved; name it instead")
     if isinstance(value, Scheme):
         return type(value).__name__.lower()  # how it was trained; a model that is loaded is not trained again

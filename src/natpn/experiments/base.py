@@ -90,7 +90,7 @@ class Experiment:
         run: Makes one run.
         views: The paper's tables that its runs fill; none for a figure.
         seeds: Fewer than asked for, where more would be the same.
-        needs: Data sets that it reads.
+        needs: Data sets that it reads; without the first it cannot run.
     """
 
     name: str
@@ -130,6 +130,7 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
+    torch.manual_seed(run.seed)  # encoders are made before their estimator, which seeds what it makes itself
     start = time.perf_counter()
     outcome = experiment.run(run)
     return {

@@ -5,13 +5,13 @@ says; `NatPN` and `NatPE` are this library's default, which nobody tuned to a da
 """
 
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from natpn import baselines, densities, encoders
 from natpn.experiments.base import Run
-from natpn.training import Paper
+
+if TYPE_CHECKING:  # torch is imported when a run is made: a list of the tables does not need it
+    from torch import nn
 
 PAPER = " (paper)"
 LATENT_DIM = 16
@@ -54,8 +54,8 @@ def plain_name(model: str) -> str:
 
 
 def is_single_pass(model: str) -> bool:
-    """Say whether one forward pass of one network is enough."""
-    return baselines.BASELINES[plain_name(model)].single_pass
+    """Say whether one forward pass of one network is enough, as it is for the rows of the studies."""
+    return model not in SEVERAL_PASSES
 
 
 def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: Any = None) -> Any:
@@ -68,6 +68,8 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
         setting: What the paper chose for the data.
         ood: Inputs that R-PriorNet is shown; noise if None.
     """
+    from natpn import baselines
+
     parameters: dict[str, Any] = {"random_state": run.seed}
     epochs = _QUICK_EPOCHS if run.quick else setting.epochs
     if epochs is not None:
@@ -75,7 +77,8 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     if run.model in OURS:
         return baselines.get(run.model, target, **parameters)
     name = plain_name(run.model)
-    parameters["encoder"] = encoder(shape, setting, _latent_dim(name))
+    # a function: every member of an ensemble starts with weights of its own
+    parameters["encoder"] = partial(encoder, shape, setting, _latent_dim(name))
     if name == "PostNet":
         parameters["latent_dim"] = _latent_dim(name)
     if run.model.endswith(PAPER):
@@ -87,6 +90,9 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
 
 def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     """Return the parameters of an estimator that is trained as the paper says."""
+    from natpn import densities
+    from natpn.training import Paper
+
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
     quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
     scheme = Paper(
@@ -99,8 +105,10 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     return {"scheme": scheme, "max_epochs": epochs, "density": densities.get("radial", LATENT_DIM, n_layers=16)}
 
 
-def encoder(shape: tuple[int, ...], setting: Setting, latent_dim: int = LATENT_DIM) -> nn.Module:
+def encoder(shape: tuple[int, ...], setting: Setting, latent_dim: int = LATENT_DIM) -> "nn.Module":
     """Return the paper's encoder for a data set."""
+    from natpn import encoders
+
     if len(shape) == 3:
         return encoders.get("image", shape=shape, latent_dim=latent_dim)
     width, layers = setting.hidden

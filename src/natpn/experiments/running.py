@@ -5,14 +5,19 @@ A line is written when its run ends, whole or not at all. A run that is in the f
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+import pickle
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from natpn.experiments.base import Run, execute
+from natpn.experiments.base import Experiment, Run, execute
 from natpn.experiments.registry import EXPERIMENTS
 
 Line = dict[str, Any]
+Lines = Generator[Line, None, None]
+Task = tuple[Experiment, Run]
 _KEY = ("experiment", "data", "model", "seed", "quick", "limit")
 
 
@@ -52,7 +57,7 @@ def missing(runs: Iterable[Run], lines: Iterable[Line]) -> list[Run]:
 def run_all(
     runs: list[Run],
     results: str | os.PathLike[str],
-    jobs: int = 1,
+    jobs: int | None = None,
     backend: str | None = None,
     on_result: Callable[[Line], None] | None = None,
 ) -> int:
@@ -63,47 +68,94 @@ def run_all(
     Args:
         runs: The runs.
         results: The file.
-        jobs: How many at a time.
+        jobs: How many at a time; None is one on this machine, and one for each processor of a Ray cluster.
         backend: "ray" sends them to a Ray cluster; None uses processes of this machine.
         on_result: Called with each line, or with {"run": …, "error": …} if a run failed.
+
+    Raises:
+        ChildProcessError: If a process that makes runs is ended from outside; what is finished is in the file.
     """
     place = Path(results)
     place.parent.mkdir(parents=True, exist_ok=True)
     _mend(place)
     failed = 0
-    for line in _lines(runs, jobs, backend):
-        if "error" in line:
-            failed += 1
-        else:
-            _append(place, line)
-        if on_result is not None:
-            on_result(line)
+    with closing(_lines(runs, jobs, backend)) as lines:
+        for line in lines:
+            if "error" in line:
+                failed += 1
+            else:
+                _append(place, line)
+            if on_result is not None:
+                on_result(line)
     return failed
 
 
-def _lines(runs: list[Run], jobs: int, backend: str | None) -> Iterator[Line]:
-    if jobs == 1 and backend is None:
-        yield from map(_attempt, runs)
-        return
-    from joblib import Parallel, delayed, parallel_config
-
+def _lines(runs: list[Run], jobs: int | None, backend: str | None) -> Lines:
+    tasks = [(EXPERIMENTS[run.experiment], run) for run in runs]
     if backend == "ray":
-        from ray.util.joblib import register_ray
-
-        register_ray()
-        with parallel_config(backend="ray", n_jobs=jobs):
-            # Ray's backend gives results in rounds
-            for start in range(0, len(runs), jobs):
-                yield from Parallel()(delayed(_attempt)(run) for run in runs[start : start + jobs])
-        return
-    yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(run) for run in runs)
+        return _on_ray(tasks, jobs)
+    return _in_processes(tasks, jobs) if jobs is not None and jobs > 1 else (_attempt(*task) for task in tasks)
 
 
-def _attempt(run: Run) -> Line:
+def _in_processes(tasks: list[Task], jobs: int) -> Lines:
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
     try:
-        return execute(EXPERIMENTS[run.experiment], run)
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(*task) for task in tasks)
+    except TerminatedWorkerError:
+        raise ChildProcessError(
+            "a process that made a run was ended, most likely because memory ran out; use fewer jobs and start again: "
+            "what is finished stays"
+        ) from None
+    finally:
+        # at once: they would wait for more work, and runs that were begun are of no use to anyone
+        get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
+
+
+def _on_ray(tasks: list[Task], jobs: int | None) -> Lines:
+    """Keep so many runs going on a cluster; one that loses its machine is begun again, as Ray does."""
+    import ray
+
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)  # at RAY_ADDRESS if that is set, else a cluster of this machine
+    at_once = jobs or int(ray.cluster_resources().get("CPU", 1))
+    attempt = ray.remote(num_cpus=1)(_attempt)
+    left = iter(tasks)
+    going: dict[Any, Run] = {}
+    try:
+        while True:
+            for task in islice(left, at_once - len(going)):
+                going[attempt.remote(*task)] = task[1]
+            if not going:
+                return
+            ended, _ = ray.wait(list(going))
+            for one in ended:
+                run = going.pop(one)
+                try:
+                    yield ray.get(one)
+                except ray.exceptions.RayError as error:
+                    yield {"run": run, "error": error}
+    finally:
+        for one in going:
+            ray.cancel(one, force=True)
+
+
+def _attempt(experiment: Experiment, run: Run) -> Line:
+    try:
+        return execute(experiment, run)
     except Exception as error:
-        return {"run": run, "error": error}
+        return {"run": run, "error": _portable(error)}
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an error that can leave a worker process."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _append(place: Path, line: Line) -> None:

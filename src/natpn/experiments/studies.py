@@ -9,12 +9,9 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
-from natpn import datasets, densities
-from natpn.estimators import NatPNClassifier, NatPNRegressor
 from natpn.experiments import bike_sharing, cifar10, mnist
 from natpn.experiments.base import Experiment, Outcome, Run, View
 from natpn.experiments.models import Setting, encoder, paper_scheme
-from natpn.experiments.scoring import score
 
 BUDGETS = {"I": "constant", "II": "rows", "III": "exp_half", "IV": "exp", "V": "normal"}
 FLOWS = ("8/0", "16/0", "0/4", "0/8")
@@ -36,6 +33,10 @@ class Study:
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
+        from natpn import datasets, densities
+        from natpn.estimators import NatPNClassifier, NatPNRegressor
+        from natpn.experiments.scoring import score
+
         limit = _QUICK_ROWS if run.quick else run.limit
         data = datasets.load(self.data, seed=run.seed, limit=limit)
         (X, y), (X_val, y_val) = data.train, data.validation

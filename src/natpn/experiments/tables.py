@@ -3,10 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from natpn import datasets
 from natpn.experiments.base import Outcome, Run
 from natpn.experiments.models import Setting, build
-from natpn.experiments.scoring import score
 
 _QUICK_ROWS = 200
 
@@ -33,6 +31,9 @@ class Training:
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
+        from natpn import datasets
+        from natpn.experiments.scoring import score
+
         limit = _QUICK_ROWS if run.quick else run.limit
         data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=limit)
         last = run.data.rpartition("-")[2]

@@ -1,0 +1,53 @@
+"""Results of figures → SVG texts; each experiment draws its own lines."""
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from natpn.experiments import registry
+from natpn.experiments.base import Experiment
+from natpn.experiments.registry import EXPERIMENTS
+from natpn.report.results import Line, chosen
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the paper, drawn from our runs."""
+
+    name: str
+    title: str
+    svg: str
+    lines: tuple[Line, ...]
+
+
+def pictures(
+    lines: Iterable[Line], experiments: Mapping[str, Experiment] = EXPERIMENTS, quick: bool = False
+) -> tuple[list[Picture], list[str]]:
+    """Draw all figures for which there are lines; what cannot be drawn is told in a sentence each.
+
+    Args:
+        lines: What `natpn.experiments.read_lines` read.
+        experiments: Whose figures, by name.
+        quick: Whether to show quick runs instead of full ones.
+    """
+    known, found, problems = list(lines), [], []
+    for name, draw in getattr(registry, "DRAWINGS", {}).items():
+        own = chosen(known, experiments[name], quick) if name in experiments else []
+        if not own:
+            continue
+        try:
+            svg = _svg(draw(own))
+        except Exception as error:  # some runs may be missing yet, and the tables should not wait for them
+            problems.append(f"{name} cannot be drawn from these {len(own)} runs: {type(error).__name__}: {error}")
+            continue
+        found.append(Picture(name, experiments[name].title, svg, tuple(own)))
+    return found, problems
+
+
+def _svg(figure: object) -> str:
+    import matplotlib as mpl
+
+    text = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "natpn"}):  # the same lines give the same text
+        figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None})  # type: ignore[attr-defined]
+    return text.getvalue()

@@ -1,0 +1,73 @@
+"""Every table and figure is what it says, and runs."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from natpn import datasets
+from natpn.baselines import BASELINES
+from natpn.experiments import EXPERIMENTS, execute, paper
+from natpn.experiments.models import PAPER, is_single_pass, plain_name
+from natpn.experiments.studies import ROWS
+from natpn.report.results import tables
+
+HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()
+
+
+def two_models(experiment):
+    """Return NatPN and the plainest other model, or what there is."""
+    others = [m for m in experiment.models if plain_name(m) not in ("NatPN", "NatPE")]
+    baseline = ["StandardNet"] if "StandardNet" in others else others[:1]
+    found = [m for m in experiment.models if m == "NatPN"] + baseline
+    return experiment.models[:1] if experiment.models[0] in ROWS else tuple(found) or experiment.models[:2]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_names_are_known(name):
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    assert set(experiment.needs) <= set(datasets.DATASETS)
+    for view in experiment.views:
+        assert view.data in experiment.data
+        models, columns = (set(names) for names in zip(*paper.figures(view.table, view.trained_on), strict=True))
+        assert columns == set(view.columns)
+        ours = {plain_name(model) + view.suffix for model in experiment.models}
+        assert {model for model in models if model.endswith(view.suffix)} <= ours
+
+
+def test_passes_are_those_of_the_baselines():
+    assert {name: entry.single_pass for name, entry in BASELINES.items()} == {n: is_single_pass(n) for n in BASELINES}
+    assert not is_single_pass(f"NatPE{PAPER}")
+    assert all(map(is_single_pass, ROWS))
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+def test_a_run_is_the_same_whatever_ran_before():
+    experiment = EXPERIMENTS["uci"]
+    run, other = (experiment.runs(2, ("NatPN (paper)",), ("concrete",), quick=True)[seed] for seed in (0, 1))
+    first = execute(experiment, run)["scores"]
+    torch.manual_seed(5)
+    assert execute(experiment, run)["scores"] == first
+    assert execute(experiment, other)["scores"] != first
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_quick_run_fills_its_tables(name):
+    experiment = EXPERIMENTS[name]
+    absent = [need for need in experiment.needs if datasets.missing_folder(need)]
+    assert experiment.needs[:1] != absent[:1] or not absent, f"NATPN_DATA has no {absent[0]}"
+    runs = experiment.runs(1, two_models(experiment), quick=True)
+    assert runs
+    lines = [execute(experiment, run) for run in runs]
+    for line in lines:
+        assert line["scores"] or line["values"]
+    found = tables(lines, {name: experiment}, quick=True)
+    assert [table.view for table in found] == list(experiment.views)
+    for table in found:
+        ours = table.rows[-1]
+        assert any(cell.mean is not None for cell in ours.cells)
+        if not absent and ours.model in ("NatPN", *ROWS):
+            assert all(cell.mean is not None for cell in ours.cells)
