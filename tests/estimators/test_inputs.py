@@ -224,3 +224,19 @@ def test_a_checkpoint_of_a_fit_on_other_data_is_refused(tmp_path):
     assert_array_equal(clone(model).fit(X, y).predict(X), first)
     with pytest.raises(ValueError, match="holds a run with other settings or data"):
         clone(model).fit(X, y**2)
+
+
+def test_a_function_makes_an_encoder_for_each_member():
+    """Copies of a module start alike; what a function makes starts with weights of its own, the same for a seed."""
+    X, y = images()
+
+    def starts(encoder):
+        model = NatPNClassifier(encoder=encoder, ensemble_size=2, max_epochs=1, learning_rate=1e-12, random_state=0)
+        members = model.fit(X, y).network_.members
+        return [next(member.encoder.parameters()).float() for member in members]
+
+    copies, made = starts(flattener()), starts(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 16)))
+    assert torch.allclose(copies[0], copies[1], atol=1e-6)
+    assert not torch.allclose(made[0], made[1], atol=1e-2)
+    again = starts(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 16)))
+    assert torch.equal(made[1], again[1])
