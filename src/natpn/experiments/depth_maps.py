@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from natpn.experiments import nyu, pixels
 from natpn.experiments.base import Experiment, Outcome, Run
-from natpn.experiments.drawing import Line, numbers, parts, rounded
+from natpn.experiments.drawing import Line, chosen, numbers, parts, rounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ _LOG_ROOT_2PIE = 0.5 * np.log(2 * np.pi * np.e)  # the entropy of a standard Nor
 _MAPS = {
     "truth": ("true depth", "m", "viridis"),
     "prediction": ("predicted depth", "m", "viridis"),
-    "noise": ("aleatoric: noise", "m", "cividis"),
+    "noise": ("aleatoric: σ of the noise", "m", "cividis"),
     "epistemic": ("epistemic: −log n", "nats", "cividis"),
 }
 
@@ -69,7 +69,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw a row for each model and picture."""
     from matplotlib.figure import Figure
 
-    wanted = [next(ln for ln in lines if (ln["data"], ln["model"]) == part) for part in parts(lines)]
+    wanted = [chosen(lines, data)[model] for data, model in parts(lines)]
     rows = [(line["model"], sample) for line in wanted for sample in line["values"]["samples"]]
     figure = Figure(figsize=(14, 2.2 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 1 + len(_MAPS), squeeze=False)
@@ -91,7 +91,7 @@ def _draw_maps(figure: "Figure", axes: Any, sample: dict[str, Any]) -> None:
     limits = float(np.nanmin(np.stack(shown))), float(np.nanmax(np.stack(shown)))  # one scale for both depths
     for axis, (kind, (_, _, colours)) in zip(axes, _MAPS.items(), strict=True):
         if sample[kind] is None:
-            axis.text(0.5, 0.5, "no truth\nfor this camera", ha="center", va="center", transform=axis.transAxes)
+            axis.text(0.5, 0.5, "not compared", ha="center", va="center", transform=axis.transAxes)
             axis.set_frame_on(False)
             continue
         depth = kind in ("truth", "prediction")

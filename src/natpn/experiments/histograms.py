@@ -15,7 +15,7 @@ from natpn import datasets
 from natpn.estimators.predictive import as_floats
 from natpn.experiments import nyu, pixels
 from natpn.experiments.base import Experiment, Outcome, Run
-from natpn.experiments.drawing import COLOURS, Line, numbers, parts, rounded
+from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.mnist import SETTING
 from natpn.experiments.models import build
 
@@ -83,7 +83,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     figure = Figure(figsize=(5.5 * columns, 3.6 * -(-len(rows) // columns)), layout="constrained")
     axes = figure.subplots(-(-len(rows) // columns), columns, squeeze=False).flat
     for axis, (data, model) in zip(axes, rows, strict=False):
-        line = next(line for line in lines if (line["data"], line["model"]) == (data, model))
+        line = chosen(lines, data)[model]
         edges = numbers(line["values"]["edges"])
         for i, (name, shares) in enumerate(line["values"]["shares"].items()):
             style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _STYLES[i % len(_STYLES)]}

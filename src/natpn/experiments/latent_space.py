@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from natpn import datasets
 from natpn.experiments.base import Experiment, Outcome, Run
-from natpn.experiments.drawing import COLOURS, Line, numbers, parts, rounded
+from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.mnist import SETTING
 from natpn.experiments.models import build
 
@@ -64,8 +64,8 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw a row for each model and perplexity: which set a point is of, and its log-evidence."""
     from matplotlib.figure import Figure
 
-    parts(lines)
-    rows = [(line, p) for line in _first(lines) for p in line["values"]["places"]]
+    wanted = [chosen(lines, data)[model] for data, model in parts(lines)]
+    rows = [(line, p) for line in wanted for p in line["values"]["places"]]
     figure = Figure(figsize=(9, 3.6 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False)
     for (line, perplexity), (left, right) in zip(rows, axes, strict=True):
@@ -86,10 +86,6 @@ def draw(lines: Sequence[Line]) -> "Figure":
         for axis, what in ((left, "data set"), (right, "log-evidence")):
             axis.set(title=f"{line['model']}, perplexity {perplexity}: {what}", xticks=[], yticks=[])
     return figure
-
-
-def _first(lines: Sequence[Line]) -> list[Line]:
-    return list({line["model"]: line for line in reversed(lines)}.values())[::-1]
 
 
 EXPERIMENT = Experiment(

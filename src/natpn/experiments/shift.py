@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 SEVERITIES = range(6)
 SAMPLING = ("Dropout", "Ensemble")
 MODELS = (*SAMPLING, "R-PriorNet", "EnD2", "PostNet", "NatPN (paper)", "NatPN")
-_IMAGES, _QUICK_IMAGES, _QUICK_ROWS = 1_000, 8, 64
+_IMAGES, _QUICK_IMAGES, _QUICK_ROWS = 1_000, 8, 40
 _CHUNK = 1_000
 
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from natpn import datasets
 from natpn.estimators.predictive import as_floats
 from natpn.experiments.base import Experiment, Outcome, Run
-from natpn.experiments.drawing import COLOURS, Line, numbers, parts, rounded
+from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.models import Setting, build
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ def _curve(model: Any) -> dict[str, Any]:
     found = model.predict_dist(x[:, None])
     noise = found.posterior.likelihood()
     levels = np.asarray(BAND)
-    import torch
-
     quantiles = as_floats(noise.icdf(torch.from_numpy(levels)[:, None]))
     return {
         "x": rounded(x),
@@ -71,16 +70,23 @@ def _plane(model: Any) -> dict[str, Any]:
 
 
 def draw(lines: Sequence[Line]) -> "Figure":
-    """Draw a row for each data set and model: the noise on the left, what is not known on the right."""
+    """Draw a row for each data set; each model has the noise on the left and what is not known on the right."""
     from matplotlib.figure import Figure
 
-    rows = parts(lines)
-    figure = Figure(figsize=(9.5, 3.4 * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), 2, squeeze=False)
-    for (data, model), pair in zip(rows, axes, strict=True):
-        line = next(line for line in lines if (line["data"], line["model"]) == (data, model))
-        name = f"{model}, {_TITLES.get(data, data)}"
-        (_draw_plane if "side" in line["values"] else _draw_curve)(figure, pair, line["values"], name)
+    found = parts(lines)
+    rows, models = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
+    figure = Figure(figsize=(4.4 * 2 * len(models), 3.5 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), 2 * len(models), squeeze=False)
+    for i, data in enumerate(rows):
+        for j, model in enumerate(models):
+            pair = axes[i, 2 * j : 2 * j + 2]
+            line = chosen(lines, data).get(model)
+            if line is None:
+                for axis in pair:
+                    axis.set_visible(False)
+                continue
+            name = f"{model}, {_TITLES.get(data, data)}"
+            (_draw_plane if "side" in line["values"] else _draw_curve)(figure, pair, line["values"], name)
     return figure
 
 
