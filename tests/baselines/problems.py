@@ -15,7 +15,7 @@ CASES = [(name, target) for name, entry in BASELINES.items() for target in entry
 OWN = [(name, target) for name, target in CASES if isinstance(get(name, target), Baseline)]
 # A few epochs do where the quality of training does not matter.
 QUICK = {"max_epochs": 2, "random_state": 0}
-SMALL = {"Ensemble": {"ensemble_size": 2}, "EnD2": {"ensemble_size": 2}, "SNGP": {"n_features": 32}}
+SMALL = {"Ensemble": {"ensemble_size": 2}, "EnD2": {"ensemble_size": 2}, "SNGP": {"n_features": 128}}
 
 
 def quick(name: str, target: str, **parameters: Any) -> Any:

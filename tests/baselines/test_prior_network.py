@@ -36,9 +36,9 @@ def test_noise_is_new_in_training_and_the_same_in_validation():
 
 
 def test_it_knows_training_rows_and_not_what_it_was_told_to_be_far():
-    X, y = clusters(400)
+    X, y = clusters(300)
     ood = np.random.default_rng(0).normal(6.0, 1.0, size=(300, 2))
-    model = RPriorNetClassifier(ood=ood, max_epochs=40, random_state=0).fit(X, y)
+    model = RPriorNetClassifier(ood=ood, max_epochs=30, random_state=0).fit(X, y)
     assert np.median(np.exp(model.score_samples(X))) == pytest.approx(103, rel=0.5)
     assert np.median(np.exp(model.score_samples(ood))) == pytest.approx(3, rel=0.5)
     assert_allclose(model.predict_proba(ood).mean(0), 1 / 3, atol=0.1)

@@ -16,6 +16,18 @@ def fit(path, out, *arguments, target="rent"):
     return run("fit", path, "--target", target, "--out", out, "--max-epochs", 1, *arguments)
 
 
+def test_decimal_commas_and_names_are_no_classes(tmp_path):
+    table = rows(60, 0)
+    path = write(tmp_path / "a.csv", [[*row[:-1], row[-1].replace(".", ",")] for row in table])
+    sentence = refused(fit(path, tmp_path / "m"))
+    assert "line 2, column 'rent'" in sentence
+    assert "has a decimal comma; write " in sentence
+    path = write(tmp_path / "b.csv", table)
+    sentence = refused(fit(path, tmp_path / "m", "--drop", "rent", target="flat"))
+    assert "60 different texts in 60 rows, such as 'f0'" in sentence
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_fit_tells_family_scores_and_place(train, tmp_path):
     result = fit(train, tmp_path / "m", "--drop", "flat", "--ensemble", 2, "--seed", 3)
     assert result.exit_code == 0, result.output

@@ -165,6 +165,9 @@ class SNGPClassifier(BaselineClassifier):
         **settings: Those of `Baseline`.
     """
 
+    _steps = 4000
+    _epochs = (25, 300)
+
     def __init__(
         self,
         *,

@@ -7,8 +7,9 @@
 | dates such as 2024-12-31 or 2024-12-31T23:59:00, all with or all without a time zone | dates |
 | anything else | categories |
 
-A column of which at least nine values in ten are numbers is taken for one of numbers with mistakes, and refused. Empty
-cells and the usual signs, such as NA and null, are missing values. Parquet has types of its own.
+A column of which at least nine values in ten are numbers is taken for one of numbers with mistakes, and refused; so is
+one of numbers with a decimal comma, which some programs write for thousands. Empty cells and the usual signs, such as
+NA and null, are missing values. Parquet has types of its own.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,8 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
     Raises:
         Problem: If it is nearly one of numbers; with the first that is none.
     """
+    import pyarrow.compute as pc
+
     texts = trimmed(values)
     known = len(texts) - texts.null_count
     if not known:
@@ -44,6 +47,14 @@ def infer(values: Any, name: str, where: str, place: Place) -> Any:
         raise Problem(
             f"{where}, {place(row)}, column {name!r}: {texts[row].as_py()!r} is not a finite number, but most of the "
             f"column is; correct it, leave it empty, or say --category {name} if they are names."
+        )
+    commas = pc.match_substring_regex(texts, r"^[+-]?\d+,\d+$").fill_null(False).to_numpy(zero_copy_only=False)
+    if commas.sum() + known - len(bad) >= MOSTLY * known:
+        row = int(commas.argmax())
+        text = texts[row].as_py()
+        raise Problem(
+            f"{where}, {place(row)}, column {name!r}: {text!r} has a decimal comma; write {text.replace(',', '.')}, or "
+            f"say --category {name} if they are names."
         )
     return texts
 

@@ -15,7 +15,7 @@ from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
 from natpn.cli.reading import Source, read
-from natpn.cli.targets import check_support, hint, is_classes, labels, numbers
+from natpn.cli.targets import check_labels, check_support, hint, is_classes, labels, numbers
 
 HELD_OUT = 0.2
 
@@ -150,7 +150,10 @@ def target_of(
     """Return the targets that are not missing, and their rows."""
     if is_classes(column, name, task, family):
         kept = np.flatnonzero(~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
-        return labels(column.take(kept)), kept
+        y = labels(column.take(kept))
+        if task is None and family is None:
+            check_labels(y, name)
+        return y, kept
     values = numbers(column, name, source)
     kept = np.flatnonzero(~np.isnan(values))
     return values[kept], kept

@@ -37,6 +37,20 @@ def is_classes(column: Any, name: str, task: str | None, family: str | None) -> 
     )
 
 
+def check_labels(y: NDArray[Any], name: str) -> None:
+    """Refuse texts of which nearly every row has another: nobody would call them classes.
+
+    Raises:
+        Problem: With one of them.
+    """
+    count = len(np.unique(y))
+    if count > FEW and count > len(y) / 2:
+        raise Problem(
+            f"--target {name}: it holds {count:,} different texts in {len(y):,} rows, such as {str(y[0])!r}; make it "
+            "one of numbers, or say --task classes if each is a class."
+        )
+
+
 def labels(column: Any) -> NDArray[Any]:
     """Return a column without missing values as labels: whole numbers, truth values, else texts."""
     import pyarrow as pa

@@ -1,10 +1,10 @@
 """Table 3 and its parts in the appendix: rentals in one season as numbers and as counts, with the others left out."""
 
 from natpn.experiments.base import ROC, Experiment, View
-from natpn.experiments.models import NUMBERS, Setting
+from natpn.experiments.models import SINGLE_NUMBERS, Setting
 from natpn.experiments.tables import Training
 
-SETTING = Setting((16, 3), patience=50, max_epochs=500, learning_rate=5e-3)
+SETTING = Setting((16, 3), patience=50, max_epochs=300, learning_rate=5e-3, batch_size=256)
 OOD = tuple(f"{season} Epist." for season in ("Winter", "Spring", "Autumn", "OODom"))
 COLUMNS = ("RMSE", "Calibration", *OOD)
 NORMAL, POISSON = "bike-sharing-normal", "bike-sharing-poisson"
@@ -13,7 +13,7 @@ EXPERIMENT = Experiment(
     "bike-sharing",
     "Bike Sharing, trained on one season, Normal and Poisson",
     (NORMAL, POISSON),
-    NUMBERS,
+    SINGLE_NUMBERS,
     Training("normal", data={NORMAL: "bike-sharing", POISSON: "bike-sharing"}, default=SETTING),
     (
         View("bike-sharing", NORMAL, COLUMNS, suffix="-Normal"),

@@ -1,7 +1,7 @@
 """Table 2 and its parts in the appendix: CIFAR-10 against SVHN and CelebA."""
 
 from natpn.experiments.base import ROC, Experiment, View
-from natpn.experiments.models import CLASSES, Setting
+from natpn.experiments.models import IMAGES, Setting
 from natpn.experiments.tables import Training
 
 OOD = tuple(f"{other} {kind}" for other in ("SVHN", "CelebA", "OODom") for kind in ("Alea.", "Epist."))
@@ -10,7 +10,7 @@ EXPERIMENT = Experiment(
     "cifar10",
     "CIFAR-10 against SVHN and CelebA",
     ("cifar10",),
-    CLASSES,
+    IMAGES,
     Training("classes", shown="SVHN", default=Setting(patience=20)),
     (
         View("cifar10", "cifar10", ("Accuracy", "Brier", *OOD)),

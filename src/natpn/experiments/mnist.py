@@ -1,7 +1,7 @@
 """Tables 7 and 8: MNIST and Fashion-MNIST, each with the other and KMNIST as OOD sets."""
 
 from natpn.experiments.base import ROC, Experiment, View
-from natpn.experiments.models import CLASSES, Setting
+from natpn.experiments.models import IMAGES, Setting
 from natpn.experiments.tables import Training
 
 SETTING = Setting(patience=15)
@@ -17,7 +17,7 @@ MNIST = Experiment(
     "mnist",
     "MNIST against KMNIST and Fashion-MNIST",
     ("mnist",),
-    CLASSES,
+    IMAGES,
     Training("classes", names={"KMNIST": "K.", "FMNIST": "F."}, shown="FMNIST", default=SETTING),
     (
         View("mnist", "mnist", ("Accuracy", "Brier", *MNIST_OOD)),
@@ -29,7 +29,7 @@ FMNIST = Experiment(
     "fmnist",
     "Fashion-MNIST against MNIST and KMNIST",
     ("fmnist",),
-    CLASSES,
+    IMAGES,
     Training("classes", names={"MNIST": "M.", "KMNIST": "K."}, shown="KMNIST", default=SETTING),
     (View("fmnist", "fmnist", ("Accuracy", "Brier", *FMNIST_OOD)),),
     needs=("mnist", "fmnist"),

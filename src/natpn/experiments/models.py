@@ -16,20 +16,12 @@ from natpn.training import Paper
 PAPER = " (paper)"
 LATENT_DIM = 16
 OURS = ("NatPN", "NatPE")
-CLASSES = (
-    "Dropout",
-    "Ensemble",
-    "NatPE (paper)",
-    "NatPE",
-    "StandardNet",
-    "SNGP",
-    "R-PriorNet",
-    "EnD2",
-    "PostNet",
-    "NatPN (paper)",
-    "NatPN",
-)
-NUMBERS = ("Dropout", "Ensemble", "NatPE (paper)", "NatPE", "StandardNet", "EvReg", "NatPN (paper)", "NatPN")
+SEVERAL_PASSES = ("Dropout", "Ensemble", "NatPE (paper)", "NatPE")
+NETWORKS = ("NatPN (paper)", "NatPN")
+CLASSES = (*SEVERAL_PASSES, "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
+IMAGES = (*SEVERAL_PASSES, "StandardNet", "SNGP", "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
+NUMBERS = (*SEVERAL_PASSES, "EvReg", *NETWORKS)
+SINGLE_NUMBERS = ("Dropout", "Ensemble", "StandardNet", "EvReg", *NETWORKS)
 _QUICK_EPOCHS = 3
 
 
@@ -44,6 +36,7 @@ class Setting:
         density_phases: Whether the density is warmed up and fine-tuned.
         epochs: Epochs of all models, where there is no time for more; None leaves them their own.
         learning_rate: Of the paper's scheme, from its grid.
+        batch_size: Of the paper's scheme, which does not say it: fewer for few rows.
     """
 
     hidden: tuple[int, int] = (64, 3)
@@ -52,6 +45,7 @@ class Setting:
     density_phases: bool = True
     epochs: int | None = None
     learning_rate: float = 1e-3
+    batch_size: int = 512
 
 
 def plain_name(model: str) -> str:
@@ -95,7 +89,12 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     """Return the parameters of an estimator that is trained as the paper says."""
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
     quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
-    scheme = Paper(patience=setting.patience, learning_rate=setting.learning_rate, **(quick | off))
+    scheme = Paper(
+        batch_size=setting.batch_size,
+        patience=setting.patience,
+        learning_rate=setting.learning_rate,
+        **(quick | off),
+    )
     epochs = _QUICK_EPOCHS if run.quick else setting.epochs or setting.max_epochs
     return {"scheme": scheme, "max_epochs": epochs, "density": densities.get("radial", LATENT_DIM, n_layers=16)}
 

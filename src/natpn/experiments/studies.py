@@ -59,7 +59,7 @@ def _study(name: str, title: str, table: str, columns: tuple[str, ...], run: Stu
     return Experiment(name, title, (run.data,), tuple(ROWS), run, (View(table, run.data, columns),), needs=(run.data,))
 
 
-_SHORT = Setting((16, 3), patience=50, max_epochs=100, learning_rate=5e-3)
+_SHORT = Setting((16, 3), patience=50, max_epochs=100, learning_rate=5e-3, batch_size=256)
 EXPERIMENTS = (
     _study(
         "study-mnist",

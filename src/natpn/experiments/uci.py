@@ -9,8 +9,15 @@ def _columns(*others: str) -> tuple[str, ...]:
     return ("RMSE", "Calibration", *(f"{other} {kind}" for other in others for kind in ("Alea.", "Epist.")))
 
 
-def _setting(patience: int) -> Setting:
-    return Setting((16, 2), patience=patience, max_epochs=500, density_phases=False, learning_rate=5e-3)
+def _setting(patience: int, batch_size: int) -> Setting:
+    return Setting(
+        (16, 2),
+        patience=patience,
+        max_epochs=300,
+        density_phases=False,
+        learning_rate=5e-3,
+        batch_size=batch_size,
+    )
 
 
 EXPERIMENT = Experiment(
@@ -18,7 +25,7 @@ EXPERIMENT = Experiment(
     "Kin8nm and Concrete",
     ("kin8nm", "concrete"),
     NUMBERS,
-    Training("normal", settings={"kin8nm": _setting(30), "concrete": _setting(50)}),
+    Training("normal", settings={"kin8nm": _setting(30, 256), "concrete": _setting(50, 64)}),
     (
         View("uci", "kin8nm", _columns("Energy", "Concrete"), "kin8nm"),
         View("uci", "concrete", _columns("Energy", "Kin8nm"), "concrete"),
