@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from natpn.experiments import nyu, pixels
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import Line, chosen, numbers, parts, rounded
+from natpn.experiments.models import NETWORKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -106,7 +107,7 @@ EXPERIMENT = Experiment(
     "depth-maps",
     "Predicted depth and its uncertainties on NYU Depth v2",
     ("nyu",),
-    ("NatPN (paper)", "NatPN"),
+    NETWORKS,
     run_one,
     seeds=1,
     needs=("nyu", "kitti"),

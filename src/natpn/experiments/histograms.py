@@ -17,7 +17,7 @@ from natpn.experiments import nyu, pixels
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.mnist import SETTING
-from natpn.experiments.models import build
+from natpn.experiments.models import NETWORKS, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,7 +105,7 @@ EXPERIMENT = Experiment(
     "entropy-histograms",
     "Entropy of the posterior in and out of distribution",
     ("mnist", "nyu"),
-    ("NatPN (paper)", "NatPN"),
+    NETWORKS,
     run_one,
     seeds=1,
     needs=("mnist", "kmnist", "fmnist", "nyu", "kitti", "lsun"),

@@ -23,10 +23,11 @@ from natpn.baselines.posterior_network import PosteriorNetwork
 from natpn.densities import RadialFlow
 from natpn.experiments import pixels
 from natpn.experiments.base import Experiment, Outcome, Run, View
+from natpn.experiments.models import NETWORKS
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction, default_network
 
 CIFAR10, NYU = "CIFAR-10 (batch size 4,096)", "NYU Depth v2 (batch size 4)"
-MODELS = ("Dropout", "Ensemble", "NatPE", "Encoder", "R-PriorNet", "EnD2", "PostNet", "EvReg", "NatPN (paper)", "NatPN")
+MODELS = ("Dropout", "Ensemble", "NatPE", "Encoder", "R-PriorNet", "EnD2", "PostNet", "EvReg", *NETWORKS)
 _ONLY_CLASSES = ("R-PriorNet", "EnD2", "PostNet")
 _ONLY_NUMBERS = ("EvReg",)
 _CLASSES = families.get("categorical", n_classes=10)

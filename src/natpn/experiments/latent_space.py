@@ -15,7 +15,7 @@ from natpn import datasets
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.mnist import SETTING
-from natpn.experiments.models import build
+from natpn.experiments.models import NETWORKS, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     "latent-space",
     "Latent space of MNIST and KMNIST",
     ("mnist",),
-    ("NatPN (paper)", "NatPN"),
+    NETWORKS,
     run_one,
     seeds=1,
     needs=("mnist", "kmnist"),

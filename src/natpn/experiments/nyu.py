@@ -11,9 +11,10 @@ from natpn import metrics
 from natpn.datasets import Splits
 from natpn.experiments import pixels
 from natpn.experiments.base import ROC, Experiment, Outcome, Run, View
+from natpn.experiments.models import NETWORKS
 from natpn.experiments.pixels import Floats, PixelModel
 
-MODELS = ("Dropout", "EvReg", "NatPN (paper)", "NatPN")
+MODELS = ("Dropout", "EvReg", *NETWORKS)
 COLUMNS = ("RMSE", "Calibration", *(f"{o} {kind}" for o in ("LSUN", "KITTI", "OODom") for kind in ("Alea.", "Epist.")))
 _NAMES = {"LSUN classroom": "LSUN"}  # the first of the two figures in the paper's cells
 _CENTIMETRES = 100

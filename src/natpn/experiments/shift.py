@@ -16,7 +16,7 @@ from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.cifar10 import EXPERIMENT as TABLE
 from natpn.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
 from natpn.experiments.drawing import parts as parts_of
-from natpn.experiments.models import Setting, build
+from natpn.experiments.models import NETWORKS, Setting, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 SEVERITIES = range(6)
 SAMPLING = ("Dropout", "Ensemble")
-MODELS = (*SAMPLING, "R-PriorNet", "EnD2", "PostNet", "NatPN (paper)", "NatPN")
+MODELS = (*SAMPLING, "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
 _IMAGES, _QUICK_IMAGES, _QUICK_ROWS = 1_000, 8, 40
 _CHUNK = 1_000
 

@@ -14,7 +14,7 @@ from natpn import datasets
 from natpn.estimators.predictive import as_floats
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn.experiments.models import Setting, build
+from natpn.experiments.models import NETWORKS, Setting, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,7 +126,7 @@ EXPERIMENT = Experiment(
     "toy-uncertainty",
     "Aleatoric and epistemic uncertainty on toy data",
     tuple(_TITLES),
-    ("NatPN (paper)", "NatPN"),
+    NETWORKS,
     run_one,
     seeds=1,
 )
