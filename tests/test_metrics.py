@@ -107,3 +107,18 @@ def test_detection():
 def test_bad_arrays(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_average_confidence_change():
+    """By hand: means of 1, 3 and of 2, 4, 6 have the ratio 1/2."""
+    change = metrics.average_confidence_change(np.log([1.0, 3.0]), np.log([2.0, 4.0, 6.0]))
+    assert change == pytest.approx(0.5)
+    assert metrics.average_confidence_change([5.0, -np.inf], [5.0]) == pytest.approx(0.5)
+    assert metrics.average_confidence_change([999.0], [1000.0]) == pytest.approx(np.exp(-1))  # e^1000 is not a float64
+    assert metrics.average_confidence_change([1000.0], [990.0]) == pytest.approx(np.exp(10))
+
+
+@pytest.mark.parametrize(("shifted", "clean"), [([np.nan], [0.0]), ([0.0], [-np.inf]), ([np.inf], [0.0]), ([], [0.0])])
+def test_confidences_that_have_no_ratio(shifted, clean):
+    with pytest.raises(ValueError, match=r"shifted"):
+        metrics.average_confidence_change(shifted, clean)

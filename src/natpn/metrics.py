@@ -9,10 +9,12 @@
 - `crps`: the mean of E|X − y| − ½ E|X − X′|, X and X′ independent draws from the prediction, in the units of y.
 - `detection`: areas under the precision-recall and the ROC curve with in-distribution as the positive class and
   confidence, log evidence for instance, as the score.
+- `average_confidence_change`: mean of the confidences under a shift, over the mean of those without it.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import logsumexp
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 Floats = NDArray[np.float64]
@@ -95,6 +97,20 @@ def detection(familiar: ArrayLike, unfamiliar: ArrayLike) -> tuple[float, float]
     lowest = float(np.finfo(np.float64).min)
     score = np.nan_to_num(np.concatenate([inside, outside]), nan=lowest, neginf=lowest)
     return 100 * float(average_precision_score(truth, score)), 100 * float(roc_auc_score(truth, score))
+
+
+def average_confidence_change(shifted: ArrayLike, clean: ArrayLike) -> float:
+    """Return the ratio of the mean confidence on shifted rows to that on clean ones.
+
+    Args:
+        shifted: Logs of the confidences, log α₀ for instance: e⁶⁰ observations are no rarity.
+        clean: The same of the rows without the shift, in any number.
+    """
+    parts = _vector(shifted, "shifted"), _vector(clean, "clean")
+    if any(np.isnan(part).any() or part.max() == np.inf for part in parts) or parts[1].max() == -np.inf:
+        raise ValueError("shifted and clean: expected logs of finite confidences, not all 0, got others")
+    above, below = (float(logsumexp(part)) - np.log(len(part)) for part in parts)
+    return float(np.exp(above - below))
 
 
 def _residuals(y: ArrayLike, probabilities: ArrayLike) -> Floats:

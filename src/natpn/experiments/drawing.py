@@ -1,0 +1,46 @@
+"""What the drawings share: colours that all readers can tell apart, the choice of lines, and rounding."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+Line = dict[str, Any]
+
+# Okabe and Ito's palette, for eyes that do not see red and green alike
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+
+
+def rounded(values: ArrayLike, digits: int = 4) -> Any:
+    """Return numbers as nested lists, rounded, with None for what is not finite: JSON has no other way to say it."""
+    array = np.asarray(values, dtype=np.float64)
+    if np.isfinite(array).all():
+        return np.round(array, digits).tolist()
+    return np.where(np.isfinite(array), np.round(array, digits), None).tolist()  # type: ignore[call-overload]
+
+
+def numbers(values: Any) -> Any:
+    """Return an array of what `rounded` wrote, with NaN for None."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def chosen(lines: Sequence[Line], data: str) -> dict[str, Line]:
+    """Return the first line of every model on a part of the data."""
+    found: dict[str, Line] = {}
+    for line in lines:
+        if line["data"] == data:
+            found.setdefault(line["model"], line)
+    return found
+
+
+def parts(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    """Return all pairs of data and model that lines have, in their order.
+
+    Raises:
+        ValueError: If there are no lines.
+    """
+    if not lines:
+        raise ValueError("lines: expected at least one result to draw, got none: run the experiment first")
+    return list(dict.fromkeys((line["data"], line["model"]) for line in lines))
