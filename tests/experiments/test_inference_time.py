@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from natpn.experiments import Run, execute, inference_time, paper
-from natpn.experiments.inference_time import CIFAR10, EXPERIMENT, MODELS, NYU, milliseconds
+from natpn.experiments.inference_time import CIFAR10, EXPERIMENT, MODELS, NYU
 from natpn.experiments.models import plain_name
+from natpn.experiments.timing import milliseconds
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.experiments import nyu, pixels
+from natpn.experiments import nyu
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import Line, chosen, numbers, parts, rounded
 from natpn.experiments.models import NETWORKS
@@ -30,6 +30,8 @@ _MAPS = {
 
 def run_one(run: Run) -> Outcome:
     """Make a run."""
+    from natpn.experiments import pixels
+
     data = pixels.load(run)
     model = pixels.train(run, data)
     sources = {"test": data.test, "validation": data.validation, "training": data.train}

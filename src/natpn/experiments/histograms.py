@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from natpn import datasets
-from natpn.estimators.predictive import as_floats
-from natpn.experiments import nyu, pixels
+from natpn.experiments import nyu
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.mnist import SETTING
@@ -36,6 +34,8 @@ def run_one(run: Run) -> Outcome:
 
 
 def _digits(run: Run) -> Outcome:
+    from natpn.estimators.predictive import as_floats
+
     data = datasets.load("mnist", seed=run.seed, limit=_QUICK_ROWS if run.quick else run.limit)
     X, y = data.train
     model = build(run, "classes", X.shape[1:], SETTING)
@@ -51,6 +51,11 @@ def _digits(run: Run) -> Outcome:
 
 
 def _depths(run: Run) -> Outcome:
+    import torch
+
+    from natpn.estimators.predictive import as_floats
+    from natpn.experiments import pixels
+
     data = pixels.load(run)
     model = pixels.train(run, data)
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from natpn import datasets
@@ -45,10 +44,12 @@ def run_one(run: Run) -> Outcome:
     return Outcome(values=values, note=data.note)
 
 
-@torch.no_grad()
 def latents(model: Any, images: NDArray[Any]) -> NDArray[np.float32]:
     """Return normalised latents, (N, latent_dim)."""
-    parts = [model.network_.represent(x)[0] for x in model.inputs_.tensors(images, _CHUNK)]
+    import torch
+
+    with torch.no_grad():
+        parts = [model.network_.represent(x)[0] for x in model.inputs_.tensors(images, _CHUNK)]
     return np.asarray(torch.cat(parts).float().numpy())
 
 

@@ -4,15 +4,19 @@ RMSE (in cm) and calibration are over all readings of the test pictures. A pictu
 pixels, so the areas are over pictures.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn import metrics
 from natpn.datasets import Splits
-from natpn.experiments import pixels
 from natpn.experiments.base import ROC, Experiment, Outcome, Run, View
 from natpn.experiments.models import NETWORKS
-from natpn.experiments.pixels import Floats, PixelModel
+
+if TYPE_CHECKING:
+    from natpn.experiments.pixels import PixelModel
+
+Floats = NDArray[np.float64]
 
 MODELS = ("Dropout", "EvReg", *NETWORKS)
 COLUMNS = ("RMSE", "Calibration", *(f"{o} {kind}" for o in ("LSUN", "KITTI", "OODom") for kind in ("Alea.", "Epist.")))
@@ -20,8 +24,10 @@ _NAMES = {"LSUN classroom": "LSUN"}  # the first of the two figures in the paper
 _CENTIMETRES = 100
 
 
-def score(model: PixelModel, data: Splits) -> dict[str, float]:
+def score(model: "PixelModel", data: Splits) -> dict[str, float]:
     """Score readings of the test pictures, and pictures against every OOD set that is there."""
+    from natpn import metrics
+
     X, depth = data.test
     there = ~np.isnan(depth)
     found = {
@@ -37,7 +43,7 @@ def score(model: PixelModel, data: Splits) -> dict[str, float]:
     return found
 
 
-def confidences(model: PixelModel, X: NDArray[np.float32]) -> dict[str, Floats]:
+def confidences(model: "PixelModel", X: NDArray[np.float32]) -> dict[str, Floats]:
     """Return how sure a model is of each picture, by noise and by knowledge."""
     noise, unknown = (-maps.mean((1, 2)) for maps in model.uncertainties(X))
     return {"Alea.": noise, "Epist.": unknown}
@@ -45,9 +51,10 @@ def confidences(model: PixelModel, X: NDArray[np.float32]) -> dict[str, Floats]:
 
 def describe(data: Splits) -> str:
     """Say what is not as in the paper."""
+    height, width = data.train[0].shape[-2:]
     counts = "/".join(str(len(X)) for X, _ in (data.train, data.validation, data.test))
     own = (
-        f"{counts} pictures of {pixels.SIZE[0]}×{pixels.SIZE[1]} pixels for training, validation and test",
+        f"{counts} pictures of {height}×{width} pixels for training, validation and test",
         "an encoder from scratch in place of a pretrained DenseNet",
         "missing depths filled by the nearest reading in training, not scored",
     )
@@ -56,6 +63,8 @@ def describe(data: Splits) -> str:
 
 def run_one(run: Run) -> Outcome:
     """Make a run."""
+    from natpn.experiments import pixels
+
     data = pixels.load(run)
     return Outcome(score(pixels.train(run, data), data), note=describe(data))
 

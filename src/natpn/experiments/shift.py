@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn import datasets, metrics
+from natpn import datasets
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.cifar10 import EXPERIMENT as TABLE
 from natpn.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
@@ -32,6 +32,8 @@ _CHUNK = 1_000
 
 def run_one(run: Run) -> Outcome:
     """Make a run: one fit, then every corruption of the same test images."""
+    from natpn import metrics
+
     data = datasets.load(TABLE.data[0], seed=run.seed, limit=_QUICK_ROWS if run.quick else run.limit)
     X, y = data.train
     model = build(run, "classes", X.shape[1:], Setting(patience=20), data.ood.get("SVHN"))

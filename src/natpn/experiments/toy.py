@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from natpn import datasets
-from natpn.estimators.predictive import as_floats
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
 from natpn.experiments.models import NETWORKS, Setting, build
@@ -44,6 +42,10 @@ def run_one(run: Run) -> Outcome:
 
 
 def _curve(model: Any) -> dict[str, Any]:
+    import torch
+
+    from natpn.estimators.predictive import as_floats
+
     x = np.linspace(-_REACH, _REACH, 161)
     found = model.predict_dist(x[:, None])
     noise = found.posterior.likelihood()
