@@ -23,9 +23,9 @@ from natpn.baselines.posterior_network import PosteriorNetwork
 from natpn.densities import RadialFlow
 from natpn.experiments import pixels
 from natpn.experiments.base import Outcome, Run
-from natpn.experiments.inference_time import CIFAR10, NYU
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction, default_network
 
+CIFAR10, NYU = "cifar10", "nyu"
 _ONLY_CLASSES = ("R-PriorNet", "EnD2", "PostNet")
 _ONLY_NUMBERS = ("EvReg",)
 _CLASSES = families.get("categorical", n_classes=10)
