@@ -8,6 +8,7 @@ import natpn
 
 ROOT = Path(natpn.__file__).parent
 ROWS = [
+    {"choices"},
     {"special", "densities", "encoders", "metrics", "parallel", "datasets"},
     {"evidence", "distributions"},
     {"families"},

@@ -117,7 +117,7 @@ def test_names_of_columns_are_kept_and_checked():
         ("validation_fraction", 1.0, "validation_fraction: expected a share"),
         ("calibrate", "conform", "calibrate = 'conform' is unknown.*Did you mean 'conformal'"),
         ("scheme", "pape", "scheme = 'pape' is unknown.*Did you mean 'paper'"),
-        ("density", "foo", "Unknown density 'foo'"),
+        ("density", "foo", "density = 'foo' is unknown"),
         ("density", 3, "density: expected a name or a natpn.densities.Density, got 3"),
         ("budget", "foo", "budget = 'foo' is unknown"),
         ("encoder", "foo", "encoder: 'foo' is not for inputs of shape"),

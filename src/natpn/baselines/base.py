@@ -8,12 +8,10 @@ A subclass writes these three, `_network`, `_loss` and `_read`; the loop is that
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Self, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -21,8 +19,9 @@ from natpn import parallel
 from natpn.baselines.answers import Answer, BaselineClassDistribution, BaselineDistribution
 from natpn.baselines.checks import check_number, check_share, check_whole
 from natpn.baselines.network import LikelihoodLoss, PlainNetwork
+from natpn.choices import check_choice
 from natpn.distributions import Distribution
-from natpn.encoders.base import EncoderChoice, check_choice
+from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classes import ClassTargets
 from natpn.estimators.data import DataEstimator, Floats, Prepared
@@ -82,7 +81,6 @@ class Baseline(DataEstimator):
     # Set by fit.
     network_: nn.Module
     history_: list[dict[str, Any]]
-    n_rows_: int
 
     def __init__(
         self,
@@ -139,36 +137,12 @@ class Baseline(DataEstimator):
 
     # Fitting.
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        X_val: Any = None,
-        y_val: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Args:
-            X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
-            y: The targets, one a row; None for a data set.
-            sample_weight: How much each row counts.
-            X_val: Rows to find the best state by, of any kind that X may have; without them a share of X is held out.
-            y_val: Their targets; None for a data set.
-
-        Returns:
-            This estimator.
-        """
-        self._check_parameters()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
-        self.n_rows_ = len(data.train[0])
+    def _fit(self, data: Prepared, seed: int) -> None:
         self.history_ = []
         self.network_ = self._train(data, seed).eval().requires_grad_(False)
         # Tables are predicted in float64, where the answer to a row does not depend on the rows beside it.
         if isinstance(self.inputs_, TableInputs) and _device(self.network_).type != "mps":
             self.network_.double()
-        return self
 
     def _train(self, data: Prepared, seed: int) -> nn.Module:
         """Return a trained network."""

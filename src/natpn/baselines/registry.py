@@ -13,7 +13,7 @@ from natpn.baselines.posterior_network import PostNetClassifier
 from natpn.baselines.prior_network import RPriorNetClassifier
 from natpn.baselines.sngp import SNGPClassifier
 from natpn.baselines.standard import StandardNetClassifier, StandardNetRegressor
-from natpn.encoders.base import check_choice
+from natpn.choices import check_choice
 from natpn.estimators import NatPNClassifier, NatPNRegressor
 
 Model = Baseline | NatPNClassifier | NatPNRegressor

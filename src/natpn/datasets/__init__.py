@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from natpn.datasets.base import Request, Splits, check_choice, check_whole
+from natpn.choices import check_choice
+from natpn.datasets.base import Request, Splits, check_whole
 from natpn.datasets.celeba import celeba
 from natpn.datasets.cifar import cifar10, cifar10_c
 from natpn.datasets.corruptions import CORRUPTIONS, corrupt

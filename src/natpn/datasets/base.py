@@ -8,8 +8,7 @@ keeps its bytes of 0 to 255, and a table is scaled by the same factor. Scale the
 like all other inputs.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,20 +21,6 @@ from natpn.datasets.files import MissingData
 Array = NDArray[Any]
 Pair = tuple[Array, Array]
 Convert = Callable[[Array], Array]
-
-
-def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:
-    """Raise if ``value`` is none of the choices.
-
-    Raises:
-        ValueError: With the choices, and the nearest of them.
-    """
-    names = list(choices)
-    if value in names:
-        return
-    near = difflib.get_close_matches(str(value), names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{argument} = {value!r} is unknown; choose one of {', '.join(map(repr, names))}.{hint}")
 
 
 def check_whole(argument: str, value: object, least: int) -> None:

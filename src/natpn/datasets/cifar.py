@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from natpn.datasets.base import Pair, Request, Rows, Splits, assemble, check_choice, check_whole, pixels
+from natpn.choices import check_choice
+from natpn.datasets.base import Pair, Request, Rows, Splits, assemble, check_whole, pixels
 from natpn.datasets.celeba import celeba_rows
 from natpn.datasets.corruptions import CORRUPTIONS, corrupt
 from natpn.datasets.download import find

@@ -11,10 +11,9 @@ To add one: a file with a subclass of `Density` whose constructor is `(dim, **op
 """
 
 import inspect
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
+from natpn.choices import check_choice
 from natpn.densities.base import Density
 from natpn.densities.gaussian_mixture import GaussianMixture
 from natpn.densities.radial import RadialFlow
@@ -40,13 +39,6 @@ __all__ = [
 ]
 
 
-def _unknown(what: str, given: str, choices: Iterable[str]) -> ValueError:
-    names = sorted(choices)
-    close = get_close_matches(str(given).lower(), names, n=1, cutoff=0.5)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return ValueError(f"Unknown {what} {given!r}.{hint} Choose from: {', '.join(names)}.")
-
-
 def get(name: str, dim: int, **options: Any) -> Density:
     """Make a density by name.
 
@@ -59,11 +51,9 @@ def get(name: str, dim: int, **options: Any) -> Density:
         >>> get("radial", 16, n_layers=4).dim
         16
     """
-    if name not in DENSITIES:
-        raise _unknown("density", name, DENSITIES)
+    check_choice("density", name, DENSITIES)
     kind = DENSITIES[name]
     known = list(inspect.signature(kind).parameters)[1:]
     for option in options:
-        if option not in known:
-            raise _unknown(f"option of density {name!r}:", option, known)
+        check_choice(f"option of the density {name!r}", option, known)
     return kind(dim, **options)

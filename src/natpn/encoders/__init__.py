@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from natpn.encoders.base import check_choice
+from natpn.choices import check_choice
 from natpn.encoders.dense import DenseEncoder
 from natpn.encoders.image import ImageEncoder
 from natpn.encoders.piecewise import PiecewiseLinear

@@ -12,7 +12,6 @@ the next cut. An encoder is exactly piecewise affine below the limit and finite 
 float16 has no such range; use bfloat16 where half precision is wanted.
 """
 
-import difflib
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
@@ -71,20 +70,6 @@ def perceptron(*widths: int, dropout: float = 0.0) -> nn.Sequential:
 
 # A name, a module that is copied, or a function that makes one.
 EncoderChoice = str | nn.Module | Callable[[], nn.Module]
-
-
-def check_choice(argument: str, value: str, choices: Iterable[str]) -> None:
-    """Raise if ``value`` is none of the choices.
-
-    Raises:
-        ValueError: With the choices, and the nearest of them.
-    """
-    names = list(choices)
-    if value in names:
-        return
-    near = difflib.get_close_matches(str(value), names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{argument} = {value!r} is unknown; choose one of {', '.join(map(repr, names))}.{hint}")
 
 
 def check_positive(**values: int) -> None:

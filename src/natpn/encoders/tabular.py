@@ -6,7 +6,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from natpn.encoders.base import bound, check_choice, check_positive, perceptron
+from natpn.choices import check_choice
+from natpn.encoders.base import bound, check_positive, perceptron
 from natpn.encoders.piecewise import NumbersAndPieces, PiecewiseLinear
 
 Encoding = Literal["plain", "piecewise", "both"]

@@ -8,21 +8,20 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from natpn import training
+from natpn.choices import check_choice
 from natpn.densities import Density
-from natpn.encoders.base import EncoderChoice, check_choice
+from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import Network, build
 from natpn.estimators.conformal import Calibration
-from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.frames import make_frame
 from natpn.estimators.inputs import TableInputs
 from natpn.estimators.prediction import PredictiveDistribution
@@ -42,7 +41,6 @@ class NatPNEstimator(DataEstimator):
     network_: Network
     calibration_: Calibration
     history_: list[dict[str, Any]]
-    n_rows_: int
     _prior_log_n: float
     _quick: QuickNetwork | None
 
@@ -95,31 +93,7 @@ class NatPNEstimator(DataEstimator):
 
     # Fitting.
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        X_val: Any = None,
-        y_val: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Args:
-            X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
-            y: The targets, one a row; None for a data set.
-            sample_weight: How much each row counts.
-            X_val: Rows for early stopping and calibration, of any kind that X may have; without them a share of X is
-                held out.
-            y_val: Their targets; None for a data set.
-
-        Returns:
-            This estimator.
-        """
-        self._check_parameters()
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
-        self.n_rows_ = len(data.train[0])
+    def _fit(self, data: Prepared, seed: int) -> None:
         self.network_ = self._build(self.n_rows_, seed)
         result = training.fit(
             self.network_,
@@ -139,7 +113,6 @@ class NatPNEstimator(DataEstimator):
         self.history_ = result.history
         self._finish()
         self._calibrate(*data.calibration)
-        return self
 
     def _check_parameters(self) -> None:
         for name, low in (("latent_dim", 1), ("ensemble_size", 1), ("max_epochs", 1), ("batch_size", 1)):

@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names, validate_data
 from torch import Tensor
 from torch.utils.data import Dataset
@@ -46,11 +46,13 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     encoder: EncoderChoice
     validation_fraction: float
     calibrate: str | None
+    random_state: int | np.random.RandomState | None
 
     # Set by fit.
     inputs_: Inputs
     family_: Family
     n_features_in_: int
+    n_rows_: int
 
     # What a subclass adds.
 
@@ -86,7 +88,43 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return targets as the user knows them."""
         return y
 
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Raise if a parameter is not what it may be."""
+
+    @abstractmethod
+    def _fit(self, data: Prepared, seed: int) -> None:
+        """Train, and keep what predicting needs."""
+
     # Reading.
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Args:
+            X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
+            y: The targets, one a row; None for a data set.
+            sample_weight: How much each row counts.
+            X_val: Rows that find the best state, and calibrate, of any kind that X may have; without them a share of X
+                is held out.
+            y_val: Their targets; None for a data set.
+
+        Returns:
+            This estimator.
+        """
+        self._check_parameters()
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
+        self.n_rows_ = len(data.train[0])
+        self._fit(data, seed)
+        return self
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
         """Learn what inputs and targets are, and return them as training sees them."""

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from natpn.encoders.base import check_choice
+from natpn.choices import check_choice
 
 LARGEST = 60.0
 SMALLEST_SLOPE = 1e-3

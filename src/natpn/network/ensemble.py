@@ -11,7 +11,7 @@ from typing import Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 
-from natpn.encoders.base import check_choice
+from natpn.choices import check_choice
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction

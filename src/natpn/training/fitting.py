@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from natpn import parallel
-from natpn.encoders.base import check_choice
+from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.training.data import Data, outline, source
 from natpn.training.descent import Descent, descend

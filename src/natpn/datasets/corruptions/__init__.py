@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.datasets.base import check_choice
+from natpn.choices import check_choice
 from natpn.datasets.corruptions.blur import defocus_blur, glass_blur, motion_blur, zoom_blur
 from natpn.datasets.corruptions.digital import contrast, elastic_transform, jpeg_compression, pixelate
 from natpn.datasets.corruptions.noise import gaussian_noise, impulse_noise, shot_noise
