@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# As many test processes as processors, and one thread in each: more would wait for each other.
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
 .PHONY: install test demo check format clean
 .DELETE_ON_ERROR:
@@ -16,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q -n auto
+	$(TEST)
 
 demo: $(STAMP)
 	$(BIN)/natpn demo --out demo
@@ -25,7 +27,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n auto
+	$(TEST)
 
 format: $(STAMP)
 	$(BIN)/ruff format .
