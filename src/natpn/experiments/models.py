@@ -1,7 +1,7 @@
 """The rows of the tables: the baselines, and Natural Posterior Networks by the paper's scheme and by ours.
 
 All but ours share the paper's encoder for the data set. `NatPN (paper)` and `NatPE (paper)` are trained as the paper
-says; `NatPN` and `NatPE` are this library's default, which nobody tuned to a data set.
+says; `NatPN` and `NatPE` are this library's default, the same for all data sets.
 """
 
 from dataclasses import dataclass
