@@ -120,6 +120,20 @@ def test_a_worker_that_is_killed_ends_the_command_in_one_sentence(tmp_path):
     assert "Traceback" not in err
 
 
+def test_runs_end_when_the_command_is_killed(tmp_path):
+    process = begin(tmp_path, "--seeds", 4, "--jobs", 2, SMALL_SECONDS="2")
+    wait_for_lines(tmp_path / "reproduce" / "results.jsonl", 1)
+    process.kill()  # alone, and not the processes that it began
+    process.communicate(timeout=20)
+    for _ in range(100):
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    pytest.fail("processes of a killed command are still there")
+
+
 @pytest.mark.parametrize(
     ("kill", "jobs"),
     [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 2)],

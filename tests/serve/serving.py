@@ -39,7 +39,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def serving(app: Any) -> Iterator[str]:
     """Serve an application in a thread, and give its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_keep_alive=75))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

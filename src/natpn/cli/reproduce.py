@@ -85,6 +85,7 @@ def reproduce(
     if not render_only:
         if not resume:
             set_aside(place)
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of the processes that make runs, as of this one
         if backend == "ray":
             part("ray", "init", "ray")
         todo = missing(wanted, read_lines(place))

@@ -6,8 +6,11 @@ A line is written when its run ends, whole or not at all. A run that is in the f
 import json
 import os
 import pickle
+import threading
+import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -103,7 +106,8 @@ def _in_processes(tasks: list[Task], jobs: int) -> Lines:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     try:
-        yield from Parallel(n_jobs=jobs, return_as="generator_unordered")(delayed(_attempt)(*task) for task in tasks)
+        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+        yield from parallel(delayed(_attempt_for)(os.getpid(), *task) for task in tasks)
     except TerminatedWorkerError:
         raise ChildProcessError(
             "a process that made a run was ended, most likely because memory ran out; use fewer jobs and start again: "
@@ -140,6 +144,23 @@ def _on_ray(tasks: list[Task], jobs: int | None) -> Lines:
     finally:
         for one in going:
             ray.cancel(one, force=True)
+
+
+def _attempt_for(parent: int, experiment: Experiment, run: Run) -> Line:
+    _end_with(parent)
+    return _attempt(experiment, run)
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: nobody would read what it finds."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _attempt(experiment: Experiment, run: Run) -> Line:

@@ -15,6 +15,8 @@ from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
 
 _SHUTDOWN_SECONDS = 60
 _CONNECTIONS = 1_000
+# Longer than clients keep a connection: one that asks while the server hangs up would get no answer.
+_KEEP_ALIVE = 75
 # The event loop and the predictions take turns; by default each may keep the other waiting for 5 ms.
 _TURN = 0.001
 
@@ -63,6 +65,7 @@ def run(
             server_header=False,
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_keep_alive=_KEEP_ALIVE,
         )
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
