@@ -287,7 +287,7 @@ class BaselineRegressor(NumberTargets, Baseline):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_choice("family", self.family, self._families)  # type: ignore[arg-type]
+        check_choice("family", str(self.family), self._families)
 
     def _in_units(self, chi: Tensor) -> Tensor:
         return self.units_.restore(chi)

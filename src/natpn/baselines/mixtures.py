@@ -84,9 +84,6 @@ class Mixture(ScalarDistribution):
         """Return a place between two others, or one of them if there is none."""
         return np.asarray(low / 2 + high / 2)
 
-    def _entropy(self) -> Tensor:
-        raise NotImplementedError
-
 
 class NormalMixture(Mixture):
     """A mixture of Normal distributions.
@@ -119,9 +116,6 @@ class CountMixture(Mixture, CountDistribution):
 
     def _between(self, low: Array, high: Array) -> Array:
         return np.floor(low / 2 + high / 2)
-
-    def _entropy(self) -> Tensor:
-        return CountDistribution._entropy(self)
 
     def _bulk(self) -> tuple[Tensor, Tensor]:
         low, high = self.members._bulk()

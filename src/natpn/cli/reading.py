@@ -15,6 +15,7 @@ import re
 import stat
 import sys
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ _BINARY = {b"\x1f\x8b": "gzip", b"PK": "zip", b"\x28\xb5\x2f\xfd": "Zstandard", 
 
 
 @dataclass
-class Source:
+class Source(ABC):
     """A table in a file.
 
     Attributes:
@@ -49,9 +50,9 @@ class Source:
     unit: str
     position: int = 0
 
+    @abstractmethod
     def batches(self, columns: list[str]) -> Iterator[Any]:
         """Yield tables of at most `ROWS` rows with some of the columns."""
-        raise NotImplementedError
 
     def place(self, row: int) -> str:
         """Return where in the file a row is, for a person; the first row is number 0."""

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 
 # Counts that are as far from the median as a calibration row are in the interval, rounding or not.
 _TIE = 1e-12
+_LEVELS = (np.arange(100) + 0.5) / 100
+_DRAWS = 400
 
 
 class Predictive:
@@ -94,6 +96,13 @@ class Predictive:
             half += _TIE
         half = min(half, 0.5)
         return self.quantile([0.5 - half, 0.5 + half])
+
+    def equally_likely(self) -> Floats:
+        """Return values of equal probability, (rows, K), for `natpn.metrics.crps`: quantiles, or draws of counts.
+
+        Quantiles of counts would be exact too, and take minutes for thousands of rows.
+        """
+        return self.sample(_DRAWS, 0).T if is_discrete(self._scalar("crps")) else self.quantile(_LEVELS)
 
     def median(self) -> Floats:
         """Return the medians."""

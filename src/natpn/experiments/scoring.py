@@ -8,13 +8,10 @@ from numpy.typing import NDArray
 
 from natpn import metrics
 from natpn.datasets import Splits
-from natpn.estimators.predictive import is_discrete
 from natpn.experiments.base import ROC
 
 Floats = NDArray[np.float64]
 
-_LEVELS = (np.arange(100) + 0.5) / 100
-_DRAWS = 200
 _CHUNK = 4096
 
 
@@ -75,8 +72,7 @@ def _numbers(model: Any, X: Any, y: Floats) -> dict[str, float]:
         prediction.append(part.mean())
         cdf.append(part.cdf(target))
         log_prob.append(part.log_prob(target))
-        draws = part.sample(_DRAWS, 0).T if is_discrete(part.predictive) else part.quantile(_LEVELS)
-        scores.append(len(target) * metrics.crps(target, draws))
+        scores.append(len(target) * metrics.crps(target, part.equally_likely()))
     return {
         "RMSE": metrics.rmse(y, np.concatenate(prediction)),
         "Calibration": metrics.quantile_calibration(np.clip(np.concatenate(cdf), 0, 1)),

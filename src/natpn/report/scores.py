@@ -15,7 +15,7 @@ from natpn import metrics
 from natpn.distributions import ScalarDistribution
 from natpn.estimators.inputs import n_rows, take
 from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
-from natpn.estimators.predictive import encode_labels, is_discrete
+from natpn.estimators.predictive import encode_labels
 
 Floats = NDArray[np.float64]
 
@@ -42,8 +42,6 @@ MEANINGS = {
 }
 _ROWS = 4096
 _NOVEL = 0.05
-_LEVELS = (np.arange(100) + 0.5) / 100
-_DRAWS = 400
 
 
 def scores(model: Any, X: Any, y: Any, ood: Any = None) -> dict[str, float]:
@@ -128,9 +126,7 @@ def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
         for part, rows in _parts(model, X):
             found = {"prediction": model.predict(take(X, rows)), "log_prob": part.log_prob(truth[rows])}
             if isinstance(part.predictive, ScalarDistribution):
-                # quantiles of counts are slow
-                draws = part.sample(_DRAWS, 0).T if is_discrete(part.predictive) else part.quantile(_LEVELS)
-                score = metrics.crps(truth[rows], draws)
+                score = metrics.crps(truth[rows], part.equally_likely())
                 found["crps"] = np.full(len(part), score)  # the mean of this piece, for each of its rows
                 low, high = part.interval(0.9).T
                 found |= {"cdf": part.cdf(truth[rows]), "inside": (low <= truth[rows]) & (truth[rows] <= high)}
