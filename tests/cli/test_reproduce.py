@@ -52,6 +52,24 @@ def test_runs_are_made_told_and_rendered(there):
     assert "data:image/svg+xml;base64," in (place / "results.html").read_text()
 
 
+def test_remarks_are_shown_and_those_on_nothing_are_told(there):
+    (there / "notes.md").write_text("On one core.\n\n## drawn\n\nA line.\n\n## uciii\n\nTypo.\n")
+    result = run("reproduce", "drawn", "--notes", "notes.md")
+    assert "the remark on 'uciii' is left out: there is no table or figure of that name" in result.stderr
+    written = (there / "reproduce" / "results.md").read_text()
+    assert "\n\nOn one core.\n\n" in written
+    assert written.endswith("![A figure](figures/drawn.svg)\n\nA line.\n")
+
+
+def test_remarks_are_read_before_anything_is_run(there):
+    assert "absent.md" in refused(run("reproduce", "drawn", "--notes", "absent.md"))
+    (there / "twice.md").write_text("## uci\n\n## uci\n")
+    assert "twice.md: 'uci' has two headings." in refused(run("reproduce", "drawn", "--notes", "twice.md"))
+    (there / "binary.md").write_bytes(b"\xff\xfe\x00")
+    assert "binary.md" in refused(run("reproduce", "drawn", "--notes", "binary.md"))
+    assert not (there / "reproduce").exists()
+
+
 def test_a_second_command_makes_only_what_is_missing(there):
     run("reproduce", "small", "--seeds", 1)
     result = run("reproduce", "small", "--seeds", 2, "--models", "NatPN,Dropout")

@@ -13,6 +13,7 @@ from natpn.experiments.paper import tables as paper_tables
 from natpn.report.agreement import agreement, best_single_pass, counted, total
 from natpn.report.drawings import pictures
 from natpn.report.listing import legend, markdown, summary, text
+from natpn.report.notes import read_notes
 from natpn.report.results import tables
 from natpn.report.results_page import page
 from natpn.report.words import about
@@ -224,3 +225,20 @@ def test_figures_are_drawn_by_their_experiments(monkeypatch):
     drawn, problems = pictures([line("NatPN")], MADE)
     assert drawn == []
     assert problems == ["made cannot be drawn from these 1 runs: KeyError: 'height'"]
+
+
+def test_remarks_stand_below_their_table():
+    notes = read_notes("About all.\n\n## sensorless-drive\nIt agrees.\n\nMostly.\n## other\n\n")
+    assert notes == {"": "About all.", "sensorless-drive": "It agrees.\n\nMostly."}
+    made = tables(accuracy("NatPN", 5.0), MADE)
+    text = markdown(made, agreement([], MADE), notes=notes)
+    title, rest = text.split("\n\n", 1)
+    assert title.startswith("# ")
+    assert rest.startswith("About all.\n\n## Tables")
+    assert rest.endswith("|\n\nIt agrees.\n\nMostly.\n")
+    assert "It agrees" not in markdown(made, agreement([], MADE))
+
+
+def test_two_remarks_on_one_table_are_refused():
+    with pytest.raises(ValueError, match="'uci' has two headings"):
+        read_notes("## uci\na\n## uci\nb")

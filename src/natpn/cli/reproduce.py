@@ -36,6 +36,7 @@ _LONGEST_NAME = 3  # commas that the name of a row may hold, and one
 @click.option("--limit", type=click.IntRange(1), metavar="ROWS", help="At most so many rows of each part of the data.")
 @click.option("--results", metavar="FILE", help=f"Where runs are kept.  [default: {RESULTS}; {QUICK_RESULTS} if quick]")
 @click.option("--out", metavar="DIRECTORY", help="Where tables and figures go; by default beside the results.")
+@click.option("--notes", metavar="FILE", help="Markdown with remarks, which results.md shows below its tables.")
 @click.option("--backend", type=click.Choice(["ray"]), help="Make the runs on a Ray cluster.")
 @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep runs that are there, or begin anew.")
 @click.option("--render-only", is_flag=True, help="Write tables and figures of the runs that are there.")
@@ -52,6 +53,7 @@ def reproduce(
     limit: int | None,
     results: str | None,
     out: str | None,
+    notes: str | None,
     backend: str | None,
     resume: bool,
     render_only: bool,
@@ -79,6 +81,7 @@ def reproduce(
         for row in overview(EXPERIMENTS, read_lines(place), seeds, quick):
             say(row)
         return
+    remarks = _remarks(notes) if notes else {}  # before the runs, which may take hours
     chosen = select(names or (ALL,), EXPERIMENTS)
     wanted = _runs(chosen, seeds, models, data, quick, limit)
     incomplete = False
@@ -96,7 +99,7 @@ def reproduce(
         if failed:
             note(f"{failed} of {len(there)} runs failed; the same command tries them again")
         incomplete = bool(failed) or len(there) < len(todo)
-    render(place, out or os.path.dirname(place) or ".", quick, list(chosen))
+    render(place, out or os.path.dirname(place) or ".", quick, list(chosen), remarks)
     if incomplete:
         ctx.exit(1)
 
@@ -161,7 +164,7 @@ def set_aside(path: str) -> None:
     note(f"what was in {path} is now in {old}")
 
 
-def render(path: str, out: str, quick: bool, shown: Sequence[str]) -> None:
+def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mapping[str, str]) -> None:
     """Print the tables of some experiments, and write those of all runs in a file.
 
     Args:
@@ -169,10 +172,12 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str]) -> None:
         out: The directory to write to.
         quick: Whether to show quick runs instead of full ones.
         shown: The experiments whose tables are printed.
+        notes: Remarks, by the name of a table or figure.
     """
     from natpn.experiments import EXPERIMENTS, read_lines
     from natpn.report.agreement import agreement
     from natpn.report.listing import legend, markdown, summary, text
+    from natpn.report.notes import without_table
     from natpn.report.results import tables
 
     lines = read_lines(path)
@@ -196,7 +201,9 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str]) -> None:
     except OSError as error:
         raise of_system(error, out) from None
     pictures = _draw(lines, out, quick)
-    write_text(os.path.join(out, "results.md"), markdown(found, agreements, pictures, quick))
+    for name in without_table(notes, [*(table.name for table in found), *(picture.name for picture in pictures)]):
+        note(f"the remark on {name!r} is left out: there is no table or figure of that name")
+    write_text(os.path.join(out, "results.md"), markdown(found, agreements, pictures, quick, notes))
     say()
     say(f"tables  {os.path.join(out, 'results.md')}")
     try:
@@ -206,6 +213,22 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str]) -> None:
         return
     write_text(os.path.join(out, "results.html"), page(found, agreements, pictures, quick))
     say(f"page    {os.path.join(out, 'results.html')}")
+
+
+def _remarks(path: str) -> dict[str, str]:
+    """Read remarks.
+
+    Raises:
+        Problem: If the file cannot be read, or has two remarks on one table.
+    """
+    from natpn.report.notes import read_notes
+
+    try:
+        return read_notes(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise of_system(error, path) from None
+    except ValueError as error:  # two headings, or not UTF-8
+        raise Problem(f"{path}: {error}") from None
 
 
 def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Any]:

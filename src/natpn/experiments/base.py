@@ -41,6 +41,10 @@ class Run:
     quick: bool = False
     limit: int | None = None
 
+    def rows(self, quick: int = 200) -> int | None:
+        """Return the limit that counts: that of a quick run, or what was asked for."""
+        return quick if self.quick else self.limit
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -133,6 +137,7 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     torch.manual_seed(run.seed)  # encoders are made before their estimator, which seeds what it makes itself
     start = time.perf_counter()
     outcome = experiment.run(run)
+    cut = "" if run.limit is None else f"at most {run.limit:,} rows of each part"
     return {
         "experiment": run.experiment,
         "data": run.data,
@@ -142,7 +147,7 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
         "limit": run.limit,
         "scores": dict(outcome.scores),
         "values": dict(outcome.values),
-        "note": outcome.note,
+        "note": "; ".join(filter(None, [outcome.note, cut])),
         "seconds": round(time.perf_counter() - start, 2),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {name: version(name) for name in ("natpn", "torch")} | {"python": platform.python_version()},

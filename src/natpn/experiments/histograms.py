@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 BINS = 60
-_QUICK_ROWS = 200
 _CHUNK = 2_000
 _STYLES = ("-", "--", "-.", ":", (0, (3, 1, 1, 1)))
 
@@ -36,7 +35,7 @@ def run_one(run: Run) -> Outcome:
 def _digits(run: Run) -> Outcome:
     from natpn.estimators.predictive import as_floats
 
-    data = datasets.load("mnist", seed=run.seed, limit=_QUICK_ROWS if run.quick else run.limit)
+    data = datasets.load("mnist", seed=run.seed, limit=run.rows())
     X, y = data.train
     model = build(run, "classes", X.shape[1:], SETTING)
     model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])

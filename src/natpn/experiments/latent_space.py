@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 PERPLEXITIES = (10, 30, 100)
 SETS = ("MNIST", "KMNIST")
-_IMAGES, _QUICK_IMAGES, _QUICK_ROWS = 500, 40, 200
+_IMAGES, _QUICK_IMAGES = 500, 40
 _CHUNK = 500
 
 
 def run_one(run: Run) -> Outcome:
     """Make a run."""
-    data = datasets.load("mnist", seed=run.seed, limit=_QUICK_ROWS if run.quick else run.limit)
+    data = datasets.load("mnist", seed=run.seed, limit=run.rows())
     X, y = data.train
     model = build(run, "classes", X.shape[1:], SETTING)
     model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])

@@ -34,7 +34,7 @@ def run_one(run: Run) -> Outcome:
     """Make a run: one fit, then every corruption of the same test images."""
     from natpn import metrics
 
-    data = datasets.load(TABLE.data[0], seed=run.seed, limit=_QUICK_ROWS if run.quick else run.limit)
+    data = datasets.load(TABLE.data[0], seed=run.seed, limit=run.rows(_QUICK_ROWS))
     X, y = data.train
     model = build(run, "classes", X.shape[1:], Setting(patience=20), data.ood.get("SVHN"))
     model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])

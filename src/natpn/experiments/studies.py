@@ -5,7 +5,7 @@ A row is named as in the paper's figures: `H = 4, N_H = I, Flow = 8/0` has 4 lat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -19,7 +19,6 @@ ROWS = {
     f"H = {dim}, N_H = {budget}, Flow = {flow}": (dim, budget, flow)
     for dim, budget, flow in product((4, 16, 32), BUDGETS, FLOWS)
 }
-_QUICK_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,7 @@ class Study:
         from natpn.estimators import NatPNClassifier, NatPNRegressor
         from natpn.experiments.scoring import score
 
-        limit = _QUICK_ROWS if run.quick else run.limit
-        data = datasets.load(self.data, seed=run.seed, limit=limit)
+        data = datasets.load(self.data, seed=run.seed, limit=run.rows())
         (X, y), (X_val, y_val) = data.train, data.validation
         dim, budget, flow = ROWS[run.model]
         radial, maf = map(int, flow.split("/"))
@@ -61,7 +59,7 @@ def _study(name: str, title: str, table: str, columns: tuple[str, ...], run: Stu
     return Experiment(name, title, (run.data,), tuple(ROWS), run, (View(table, run.data, columns),), needs=(run.data,))
 
 
-_SHORT = Setting((16, 3), patience=50, max_epochs=100, learning_rate=5e-3, batch_size=256)
+_SHORT = replace(bike_sharing.SETTING, max_epochs=40)  # 60 rows: a study compares them, each half trained
 EXPERIMENTS = (
     _study(
         "study-mnist",

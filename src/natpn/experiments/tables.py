@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from natpn.experiments.base import Outcome, Run
 from natpn.experiments.models import Setting, build
 
-_QUICK_ROWS = 200
-
 
 @dataclass(frozen=True)
 class Training:
@@ -34,13 +32,11 @@ class Training:
         from natpn import datasets
         from natpn.experiments.scoring import score
 
-        limit = _QUICK_ROWS if run.quick else run.limit
-        data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=limit)
+        data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=run.rows())
         last = run.data.rpartition("-")[2]
         target = last if last in ("normal", "poisson") else self.target
         X, y = data.train
         ood = data.ood.get(self.shown) if self.shown else None
         model = build(run, target, X.shape[1:], self.settings.get(run.data, self.default), ood)
         model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
-        cut = "" if limit is None else f"at most {limit} rows of each part"
-        return Outcome(score(model, data, self.names), note="; ".join(n for n in (data.note, cut) if n))
+        return Outcome(score(model, data, self.names), note=data.note)

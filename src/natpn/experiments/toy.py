@@ -31,7 +31,7 @@ _TITLES = {
 
 def run_one(run: Run) -> Outcome:
     """Make a run."""
-    data = datasets.load(run.data, seed=run.seed, limit=200 if run.quick else run.limit)
+    data = datasets.load(run.data, seed=run.seed, limit=run.rows())
     X, y = data.train
     target = "classes" if data.n_classes else "normal"
     model = build(run, target, X.shape[1:], SETTING)

@@ -25,7 +25,7 @@ EXPERIMENT = Experiment(
     "Kin8nm and Concrete",
     ("kin8nm", "concrete"),
     NUMBERS,
-    Training("normal", settings={"kin8nm": _setting(30, 256), "concrete": _setting(50, 64)}),
+    Training("normal", settings={"kin8nm": _setting(30, 256), "concrete": _setting(50, 32)}),
     (
         View("uci", "kin8nm", _columns("Energy", "Concrete"), "kin8nm"),
         View("uci", "concrete", _columns("Energy", "Kin8nm"), "concrete"),

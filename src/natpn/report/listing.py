@@ -1,9 +1,11 @@
 """Tables of results as plain text for a terminal, and as Markdown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from natpn.report.agreement import Agreement, counted, total
 from natpn.report.drawings import Picture
+from natpn.report.notes import ALL
 from natpn.report.results import Cell, Table
 from natpn.report.words import LEGEND, QUICK, about, ours, paper, spread
 
@@ -62,7 +64,7 @@ def markdown(
     agreements: Sequence[Agreement],
     pictures: Sequence[Picture] = (),
     quick: bool = False,
-    figures: str = "figures",
+    notes: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return all results as one Markdown text.
 
@@ -71,9 +73,10 @@ def markdown(
         agreements: How well they agree with the paper's.
         pictures: The figures.
         quick: Whether they are of quick runs.
-        figures: The directory that has the figures, seen from the text.
+        notes: Remarks, by the name of a table or figure; see `natpn.report.notes`.
     """
     parts = ["# The paper’s results, measured again", *([f"**{QUICK}**"] if quick else [])]
+    parts += [notes[ALL]] if ALL in notes else []
     if agreements:
         rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
         parts += ["## Agreement with the paper", _grid(SUMMARY, rows)]
@@ -83,11 +86,13 @@ def markdown(
         filled = [(row.model, *map(_markdown_cell, row.cells)) for row in table.rows]
         parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
         parts.append(_grid(("", *table.view.columns), filled))
+        parts += [notes[table.name]] if table.name in notes else []
     if pictures:
         parts.append("## Figures")
     for picture in pictures:
         parts += [f"### {picture.name}", f"{picture.title}. {' '.join(about(picture.lines))}"]
-        parts.append(f"![{picture.title}]({figures}/{picture.name}.svg)")
+        parts.append(f"![{picture.title}](figures/{picture.name}.svg)")
+        parts += [notes[picture.name]] if picture.name in notes else []
     return "\n\n".join(parts) + "\n"
 
 
