@@ -162,6 +162,7 @@ def test_the_list_is_quick():
         (["small", "--models", "NatPM,NatPN"], "--models: nothing that was chosen has 'NatPM'; did you mean 'NatPN'?"),
         (["small", "--data", "ther"], "--data: nothing that was chosen has 'ther'; did you mean 'there'?"),
         (["bike-sharing", "--models", "EvReg", "--data", "bike-sharing-poisson"], "leave no run"),
+        (["small", "--quick", "--epochs", "3"], "--epochs has no meaning with --quick"),
         (["small", "--results", "there/is/a/file/results.jsonl"], "there/is/a/file: a part of the path is a file"),
     ],
 )

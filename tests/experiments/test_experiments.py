@@ -3,13 +3,15 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from natpn import datasets
 from natpn.baselines import BASELINES
 from natpn.experiments import EXPERIMENTS, execute, paper
-from natpn.experiments.models import PAPER, is_single_pass, plain_name
+from natpn.experiments.base import Run
+from natpn.experiments.models import PAPER, Setting, build, is_single_pass, plain_name
 from natpn.experiments.studies import ROWS
 from natpn.report.results import tables
 
@@ -71,3 +73,17 @@ def test_a_quick_run_fills_its_tables(name):
         assert any(cell.mean is not None for cell in ours.cells)
         if not absent and ours.model in ("NatPN", *ROWS):
             assert all(cell.mean is not None for cell in ours.cells)
+
+
+@pytest.mark.parametrize("model", ["NatPN", "NatPN (paper)", "Dropout"])
+def test_epochs_of_a_run_are_those_that_were_asked_for(model):
+    setting = Setting((8, 1), max_epochs=9)
+    run = Run("uci", "kin8nm", model, 0, epochs=2)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).astype(np.float32)
+    fitted = build(run, "normal", (3,), setting).fit(X, X.sum(1))
+    main = {"NatPN": "representation", "NatPN (paper)": "joint"}.get(model)
+    last = [e["epoch"] for e in fitted.history_ if main in (None, e["phase"])][-1]
+    assert last == 2
+    if model == "NatPN (paper)":
+        assert max(e["epoch"] for e in fitted.history_ if e["phase"] == "fine-tuning") <= 2

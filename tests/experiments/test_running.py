@@ -73,7 +73,17 @@ def test_another_limit_or_a_quick_run_is_another_run(small, tmp_path):
     path = tmp_path / "results.jsonl"
     run_all(small.runs(1), path)
     assert len(missing(small.runs(1, limit=5), read_lines(path))) == 3
+    assert len(missing(small.runs(1, epochs=5), read_lines(path))) == 3
     assert len(missing(small.runs(1, quick=True), read_lines(path))) == 3
+    run_all(small.runs(1, limit=5000, epochs=7), path)
+    assert read_lines(path)[-1]["note"] == "made up; at most 5,000 rows of each part; 7 epochs"
+
+
+def test_lines_without_epochs_are_of_full_runs(small, tmp_path):
+    path = tmp_path / "results.jsonl"
+    run_all(small.runs(1), path)
+    path.write_text(path.read_text().replace('"epochs": null, ', ""))
+    assert missing(small.runs(1), read_lines(path)) == []
 
 
 def test_a_line_that_was_cut_off_is_made_again(small, tmp_path):

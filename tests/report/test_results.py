@@ -25,9 +25,10 @@ VIEW = View("sensorless-drive", "there", COLUMNS)
 MADE = {"made": Experiment("made", "Made up & <i>", ("there",), MODELS, lambda run: None, (VIEW,))}
 
 
-def line(model, seed=0, data="there", experiment="made", quick=False, limit=None, **more):
+def line(model, seed=0, data="there", experiment="made", quick=False, limit=None, epochs=None, **more):
     facts = {"seconds": 60.0, "date": f"2026-01-0{1 + seed}", "versions": {"natpn": "1.0", "torch": "2.0"}, "note": ""}
     key = {"experiment": experiment, "data": data, "model": model, "seed": seed, "quick": quick, "limit": limit}
+    key["epochs"] = epochs
     return facts | key | {"scores": {}, "values": {}} | more
 
 
@@ -92,6 +93,9 @@ def test_the_last_line_of_a_run_counts_and_the_most_data():
     part = [line("NatPN", seed, limit=limit, scores={"Accuracy": limit}) for seed in (0, 1) for limit in (10, 20)]
     assert cells(part)["NatPN"].mean == 20.0
     assert cells([*twice, *part])["NatPN"].mean == 2.0
+    short = [line("NatPN", limit=20, epochs=n, scores={"Accuracy": n}) for n in (3, 7, 5)]
+    assert cells(short)["NatPN"].mean == 7.0
+    assert cells([*short, *part])["NatPN"].mean == 20.0
 
 
 def test_quick_runs_are_kept_apart():

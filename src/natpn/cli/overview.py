@@ -49,10 +49,9 @@ def _state(wanted: "Sequence[Run]", lines: Sequence[Mapping[str, Any]], quick: b
 def _details(experiment: "Experiment", lines: Sequence[Mapping[str, Any]], quick: bool) -> Iterator[str]:
     tables = list(dict.fromkeys(view.table for view in experiment.views))
     yield f"table{'s' * (len(tables) > 1)} {', '.join(tables)}" if tables else "figure"
-    limits = {
-        line["limit"] for line in lines if line["experiment"] == experiment.name and bool(line["quick"]) == quick
-    } - {None}
-    if limits:
-        yield f"some runs on at most {', '.join(f'{limit:,}' for limit in sorted(limits))} rows"
+    own = [line for line in lines if line["experiment"] == experiment.name and bool(line["quick"]) == quick]
+    for name, before, after in (("limit", "on at most", "rows"), ("epochs", "for", "epochs")):
+        if sizes := {line[name] for line in own} - {None}:
+            yield f"some runs {before} {', '.join(f'{size:,}' for size in sorted(sizes))} {after}"
     if absent := missing_data(experiment):
         yield f"data missing: {', '.join(absent)}"

@@ -34,6 +34,7 @@ _LONGEST_NAME = 3  # commas that the name of a row may hold, and one
 )
 @click.option("--quick", is_flag=True, help="Small runs, in seconds, to see that everything works.")
 @click.option("--limit", type=click.IntRange(1), metavar="ROWS", help="At most so many rows of each part of the data.")
+@click.option("--epochs", type=click.IntRange(1), help="Epochs of every model, in place of its own number.")
 @click.option("--results", metavar="FILE", help=f"Where runs are kept.  [default: {RESULTS}; {QUICK_RESULTS} if quick]")
 @click.option("--out", metavar="DIRECTORY", help="Where tables and figures go; by default beside the results.")
 @click.option("--notes", metavar="FILE", help="Markdown with remarks, which results.md shows below its tables.")
@@ -51,6 +52,7 @@ def reproduce(
     jobs: int | None,
     quick: bool,
     limit: int | None,
+    epochs: int | None,
     results: str | None,
     out: str | None,
     notes: str | None,
@@ -71,8 +73,9 @@ def reproduce(
     """
     from natpn.experiments import EXPERIMENTS, missing, read_lines, run_all
 
-    if quick and limit is not None:
-        raise Problem("--limit has no meaning with --quick, whose runs are small already; leave one of them out.")
+    for option, value in (("--limit", limit), ("--epochs", epochs)):
+        if quick and value is not None:
+            raise Problem(f"{option} has no meaning with --quick, whose runs are small already; leave one of them out.")
     place = results or (QUICK_RESULTS if quick else RESULTS)
     if listing or not (names or render_only):
         if not listing:
@@ -83,7 +86,7 @@ def reproduce(
         return
     remarks = _remarks(notes) if notes else {}  # before the runs, which may take hours
     chosen = select(names or (ALL,), EXPERIMENTS)
-    wanted = _runs(chosen, seeds, models, data, quick, limit)
+    wanted = _runs(chosen, seeds, models, data, quick, limit, epochs)
     incomplete = False
     if not render_only:
         if not resume:
@@ -252,10 +255,11 @@ def _runs(
     data: Sequence[str],
     quick: bool,
     limit: int | None,
+    epochs: int | None,
 ) -> "list[Run]":
     rows = split_names(models, [m for e in chosen.values() for m in e.models], "--models")
     parts = split_names(data, [d for e in chosen.values() for d in e.data], "--data")
-    runs = [run for e in chosen.values() for run in e.runs(seeds, rows, parts, quick, limit)]
+    runs = [run for e in chosen.values() for run in e.runs(seeds, rows, parts, quick, limit, epochs)]
     if not runs:
         raise Problem("--models and --data leave no run; the paper has no such model on that data.")
     return runs

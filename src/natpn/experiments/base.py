@@ -32,6 +32,7 @@ class Run:
         seed: Of split and weights.
         quick: Whether it is small: a real run on few rows, in seconds.
         limit: At most this many rows of each part of the data; None for all.
+        epochs: Epochs of training, in place of the model's own number; None leaves that.
     """
 
     experiment: str
@@ -40,6 +41,7 @@ class Run:
     seed: int
     quick: bool = False
     limit: int | None = None
+    epochs: int | None = None
 
     def rows(self, quick: int = 200) -> int | None:
         """Return the limit that counts: that of a quick run, or what was asked for."""
@@ -113,11 +115,12 @@ class Experiment:
         data: tuple[str, ...] | None = None,
         quick: bool = False,
         limit: int | None = None,
+        epochs: int | None = None,
     ) -> list[Run]:
         """Return all runs, seed by seed, so that what is stopped early has every model."""
         count = seeds if self.seeds is None else min(seeds, self.seeds)
         return [
-            Run(self.name, name, model, seed, quick, limit)
+            Run(self.name, name, model, seed, quick, limit, epochs)
             for seed in range(count)
             for name in (self.data if data is None else [d for d in self.data if d in data])
             for model in (self.models if models is None else [m for m in self.models if m in models])
@@ -137,7 +140,8 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     torch.manual_seed(run.seed)  # encoders are made before their estimator, which seeds what it makes itself
     start = time.perf_counter()
     outcome = experiment.run(run)
-    cut = "" if run.limit is None else f"at most {run.limit:,} rows of each part"
+    rows = "" if run.limit is None else f"at most {run.limit:,} rows of each part"
+    epochs = "" if run.epochs is None else f"{run.epochs:,} epochs"
     return {
         "experiment": run.experiment,
         "data": run.data,
@@ -145,9 +149,10 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "quick": run.quick,
         "limit": run.limit,
+        "epochs": run.epochs,
         "scores": dict(outcome.scores),
         "values": dict(outcome.values),
-        "note": "; ".join(filter(None, [outcome.note, cut])),
+        "note": "; ".join(filter(None, [outcome.note, rows, epochs])),
         "seconds": round(time.perf_counter() - start, 2),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {name: version(name) for name in ("natpn", "torch")} | {"python": platform.python_version()},

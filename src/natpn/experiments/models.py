@@ -34,7 +34,6 @@ class Setting:
         patience: Epochs without progress before training stops.
         max_epochs: Of the paper's scheme; early stopping ends most fits before.
         density_phases: Whether the density is warmed up and fine-tuned.
-        epochs: Epochs of all models, where there is no time for more; None leaves them their own.
         learning_rate: Of the paper's scheme, from its grid.
         batch_size: Of the paper's scheme, which does not say it: fewer for few rows.
     """
@@ -43,7 +42,6 @@ class Setting:
     patience: int = 20
     max_epochs: int = 100
     density_phases: bool = True
-    epochs: int | None = None
     learning_rate: float = 1e-3
     batch_size: int = 512
 
@@ -71,7 +69,7 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     from natpn import baselines
 
     parameters: dict[str, Any] = {"random_state": run.seed}
-    epochs = _QUICK_EPOCHS if run.quick else setting.epochs
+    epochs = _QUICK_EPOCHS if run.quick else run.epochs
     if epochs is not None:
         parameters["max_epochs"] = epochs
     if run.model in OURS:
@@ -95,13 +93,15 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
 
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
     quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
+    if run.epochs is not None:
+        quick = {"fine_tuning_epochs": run.epochs}
     scheme = Paper(
         batch_size=setting.batch_size,
         patience=setting.patience,
         learning_rate=setting.learning_rate,
         **(quick | off),
     )
-    epochs = _QUICK_EPOCHS if run.quick else setting.epochs or setting.max_epochs
+    epochs = _QUICK_EPOCHS if run.quick else run.epochs or setting.max_epochs
     return {"scheme": scheme, "max_epochs": epochs, "density": densities.get("radial", LATENT_DIM, n_layers=16)}
 
 

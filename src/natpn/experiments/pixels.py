@@ -138,7 +138,7 @@ def train(run: Run, data: Splits) -> "PixelModel":
     held_out = tensors(X_val, depth_val)
     net = network(run.model, X.shape[1:], rows[1].numel(), run.seed)
     steps = max(1, len(rows[0]) // _BATCH)
-    epochs = _QUICK_EPOCHS if run.quick else max(_LEAST_EPOCHS, _STEPS // steps)
+    epochs = _QUICK_EPOCHS if run.quick else run.epochs or max(_LEAST_EPOCHS, _STEPS // steps)
     if isinstance(net, NaturalPosteriorNetwork):
         staged = Staged(max_epochs=epochs, batch_size=_BATCH)
         paper = Paper(

@@ -21,7 +21,7 @@ from natpn.experiments.registry import EXPERIMENTS
 Line = dict[str, Any]
 Lines = Generator[Line, None, None]
 Task = tuple[Experiment, Run]
-_KEY = ("experiment", "data", "model", "seed", "quick", "limit")
+_KEY = ("experiment", "data", "model", "seed", "quick", "limit", "epochs")
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[Line]:
@@ -39,7 +39,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[Line]:
         if not text.strip():
             continue
         try:
-            line = json.loads(text)
+            line = {"epochs": None} | json.loads(text)
             tuple(line[name] for name in _KEY)
         except (ValueError, KeyError, TypeError):
             if number == len(texts):

@@ -5,7 +5,7 @@ The best figure of a column among models with a single pass is one thing, the be
 figures that print alike are equally good.
 
 Of several lines of a run the last counts. A row is of the lines with the most rows of data: those without a limit, else
-those with the largest. Quick runs are never mixed with full ones.
+those with the largest; and of these, those with the most epochs. Quick runs are never mixed with full ones.
 """
 
 import math
@@ -21,6 +21,7 @@ from natpn.experiments.paper import Figure, figures
 from natpn.experiments.registry import EXPERIMENTS
 
 Line = Mapping[str, Any]
+Size = tuple[float, ...]  # rows and epochs
 DECIMALS = 2  # as the paper prints
 
 
@@ -101,16 +102,16 @@ def tables(
 
 def chosen(lines: Iterable[Line], experiment: Experiment, quick: bool = False) -> list[Line]:
     """Return the lines of an experiment that count: the last of each run, and for each row those on the most data."""
-    last: dict[tuple[str, str, int, float], Line] = {}
-    most: dict[tuple[str, str], float] = {}
+    last: dict[tuple[str, str, int, Size], Line] = {}
+    most: dict[tuple[str, str], Size] = {}
     for line in lines:
         if line["experiment"] != experiment.name or bool(line["quick"]) != quick:
             continue
-        limit = math.inf if line["limit"] is None else float(line["limit"])
+        size = tuple(math.inf if line[name] is None else float(line[name]) for name in ("limit", "epochs"))
         row = (line["data"], line["model"])
-        last[(*row, line["seed"], limit)] = line
-        most[row] = max(limit, most.get(row, 0.0))
-    return [line for (data, model, _, limit), line in last.items() if limit == most[data, model]]
+        last[(*row, line["seed"], size)] = line
+        most[row] = max(size, most.get(row, size))
+    return [line for (data, model, _, size), line in last.items() if size == most[data, model]]
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
