@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from natpn import datasets
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.cifar10 import EXPERIMENT as TABLE
+from natpn.experiments.cifar10 import QUICK_ROWS
 from natpn.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
 from natpn.experiments.drawing import parts as parts_of
 from natpn.experiments.models import NETWORKS, Setting, build
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 SEVERITIES = range(6)
 SAMPLING = ("Dropout", "Ensemble")
 MODELS = (*SAMPLING, "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
-_IMAGES, _QUICK_IMAGES, _QUICK_ROWS = 1_000, 8, 40
+_IMAGES, _QUICK_IMAGES = 1_000, 8
 _CHUNK = 1_000
 
 
@@ -34,7 +35,7 @@ def run_one(run: Run) -> Outcome:
     """Make a run: one fit, then every corruption of the same test images."""
     from natpn import metrics
 
-    data = datasets.load(TABLE.data[0], seed=run.seed, limit=run.rows(_QUICK_ROWS))
+    data = datasets.load(TABLE.data[0], seed=run.seed, limit=run.rows(QUICK_ROWS))
     X, y = data.train
     model = build(run, "classes", X.shape[1:], Setting(patience=20), data.ood.get("SVHN"))
     model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])

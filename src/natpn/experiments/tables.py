@@ -18,6 +18,7 @@ class Training:
         names: What the paper's columns call OOD sets.
         shown: The OOD set that R-PriorNet is trained with; noise if None.
         default: For parts that are not in `settings`.
+        quick_rows: Of a quick run.
     """
 
     target: str
@@ -26,13 +27,14 @@ class Training:
     names: Mapping[str, str] = field(default_factory=dict)
     shown: str | None = None
     default: Setting = field(default_factory=Setting)
+    quick_rows: int = 200
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
         from natpn import datasets
         from natpn.experiments.scoring import score
 
-        data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=run.rows())
+        data = datasets.load(self.data.get(run.data, run.data), seed=run.seed, limit=run.rows(self.quick_rows))
         last = run.data.rpartition("-")[2]
         target = last if last in ("normal", "poisson") else self.target
         X, y = data.train
