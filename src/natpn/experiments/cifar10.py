@@ -5,6 +5,7 @@ from natpn.experiments.models import IMAGES, Setting
 from natpn.experiments.tables import Training
 
 OOD = tuple(f"{other} {kind}" for other in ("SVHN", "CelebA", "OODom") for kind in ("Alea.", "Epist."))
+SETTING = Setting(patience=20, budget="exp")
 QUICK_ROWS = 40
 
 EXPERIMENT = Experiment(
@@ -12,7 +13,7 @@ EXPERIMENT = Experiment(
     "CIFAR-10 against SVHN and CelebA",
     ("cifar10",),
     IMAGES,
-    Training("classes", shown="SVHN", default=Setting(patience=20), quick_rows=QUICK_ROWS),
+    Training("classes", shown="SVHN", default=SETTING, quick_rows=QUICK_ROWS),
     (
         View("cifar10", "cifar10", ("Accuracy", "Brier", *OOD)),
         View("cifar10-app", "cifar10", ("Accuracy", "Brier", *OOD)),

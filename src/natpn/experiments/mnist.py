@@ -4,7 +4,7 @@ from natpn.experiments.base import ROC, Experiment, View
 from natpn.experiments.models import IMAGES, Setting
 from natpn.experiments.tables import Training
 
-SETTING = Setting(patience=15)
+SETTING = Setting(patience=15, budget="exp_half")
 
 
 def _ood(*others: str) -> tuple[str, ...]:

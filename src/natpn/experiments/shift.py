@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from natpn import datasets
 from natpn.experiments.base import Experiment, Outcome, Run
 from natpn.experiments.cifar10 import EXPERIMENT as TABLE
-from natpn.experiments.cifar10 import QUICK_ROWS
+from natpn.experiments.cifar10 import QUICK_ROWS, SETTING
 from natpn.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
 from natpn.experiments.drawing import parts as parts_of
-from natpn.experiments.models import NETWORKS, Setting, build
+from natpn.experiments.models import NETWORKS, build
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +37,7 @@ def run_one(run: Run) -> Outcome:
 
     data = datasets.load(TABLE.data[0], seed=run.seed, limit=run.rows(QUICK_ROWS))
     X, y = data.train
-    model = build(run, "classes", X.shape[1:], Setting(patience=20), data.ood.get("SVHN"))
+    model = build(run, "classes", X.shape[1:], SETTING, data.ood.get("SVHN"))
     model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
     n_images = _QUICK_IMAGES if run.quick else _IMAGES
     images, labels = (part[:n_images] for part in data.test)
