@@ -9,11 +9,12 @@ import torch
 
 from natpn import datasets
 from natpn.baselines import BASELINES
-from natpn.experiments import EXPERIMENTS, execute, paper
+from natpn.densities import MaskedAutoregressiveFlow
+from natpn.experiments import EXPERIMENTS, bike_sharing, cifar10, execute, mnist, paper
 from natpn.experiments.base import Run
-from natpn.experiments.models import PAPER, Setting, build, is_single_pass, plain_name
+from natpn.experiments.models import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
 from natpn.experiments.registry import DRAWINGS
-from natpn.experiments.studies import ROWS
+from natpn.experiments.studies import BUDGETS, ROWS
 from natpn.report.results import tables
 
 HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()
@@ -86,3 +87,33 @@ def test_epochs_of_a_run_are_those_that_were_asked_for(model):
     assert last == 2
     if model == "NatPN (paper)":
         assert max(e["epoch"] for e in fitted.history_ if e["phase"] == "fine-tuning") <= 2
+
+
+@pytest.mark.parametrize(
+    ("study", "table", "model", "setting"),
+    [
+        ("ablation-mnist", "mnist", "NatPN", mnist.SETTING),
+        ("ablation-cifar10", "cifar10", "NatPN", cifar10.SETTING),
+        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", bike_sharing.SETTING),
+    ],
+)
+def test_flow_and_budget_are_those_of_the_study_row_with_the_figures_of_the_table(study, table, model, setting):
+    of_table = {column: figure for (name, column), figure in paper.figures(table).items() if name == model}
+    of_study: dict[str, dict[str, object]] = {}
+    for (row, column), figure in paper.figures(study).items():
+        of_study.setdefault(row, {})[column] = figure
+    (row,) = [row for row, found in of_study.items() if all(of_table[k] == v for k, v in found.items())]
+    dim, budget, flow = ROWS[row]
+    kind, layers = setting.flow
+    assert (dim, BUDGETS[budget], flow) == (
+        LATENT_DIM,
+        setting.budget,
+        f"{layers}/0" if kind == "radial" else f"0/{layers}",
+    )
+
+
+def test_the_papers_flow_and_budget_are_used():
+    setting = Setting((8, 1), flow=("maf", 3), budget="exp")
+    model = build(Run("uci", "kin8nm", "NatPN (paper)", 0), "normal", (3,), setting)
+    assert isinstance(model.density, MaskedAutoregressiveFlow)
+    assert model.budget == "exp"
