@@ -51,6 +51,14 @@ def test_it_answers_like_the_ensemble():
     assert student.history_[-1]["phase"] == "distillation"
 
 
+@pytest.mark.parametrize("patience", [None, 1])
+def test_the_last_state_counts_whatever_held_out_rows_say(patience):
+    student = quick("EnD2", "classes", max_epochs=40, patience=patience).fit(*clusters(200))
+    epochs = [entry for entry in student.history_ if entry["phase"] == "distillation"]
+    assert len(epochs) == 40
+    assert ["validation_loss" in entry for entry in epochs] == [False] * 39 + [True]
+
+
 @pytest.mark.parametrize(("name", "value"), [("ensemble_size", 0), ("temperature", 0.5), ("smoothing", 0.0)])
 def test_wrong_parameters_are_named(name, value):
     with pytest.raises(ValueError, match=f"{name}: expected"):

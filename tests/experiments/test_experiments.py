@@ -117,3 +117,9 @@ def test_the_papers_flow_and_budget_are_used():
     model = build(Run("uci", "kin8nm", "NatPN (paper)", 0), "normal", (3,), setting)
     assert isinstance(model.density, MaskedAutoregressiveFlow)
     assert model.budget == "exp"
+
+
+@pytest.mark.parametrize(("limit", "size"), [(None, 512), (1000, 64), (100_000, 256)])
+def test_the_papers_scheme_has_smaller_batches_where_rows_are_few(limit, size):
+    run = Run("mnist", "mnist", "NatPN (paper)", 0, limit=limit)
+    assert build(run, "classes", (3,), Setting()).scheme.batch_size == size

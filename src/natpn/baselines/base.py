@@ -151,7 +151,8 @@ class Baseline(DataEstimator):
     def _trained(self, data: Prepared, seed: int, phase: str = "training") -> nn.Module:
         """Build one network and train it."""
         network = self._fresh(data, seed)
-        self._minimise(self._loss(network, data, seed), data.train, data.validation, seed, phase)
+        descent = self._descent(len(data.train[0]))
+        self._minimise(self._loss(network, data, seed), data.train, data.validation, descent, seed, phase)
         return network
 
     def _fresh(self, data: Prepared, seed: int) -> nn.Module:
@@ -159,12 +160,12 @@ class Baseline(DataEstimator):
         with parallel.seeded(seed, torch.device("cpu")):
             return self._network(self._n_outputs, data, seed)
 
-    def _minimise(self, loss: Trainee, train: Any, validation: Any, seed: int, phase: str) -> None:
+    def _minimise(self, loss: Trainee, train: Any, validation: Any, descent: Descent, seed: int, phase: str) -> None:
         result = minimise(
             loss,
             train,
             validation,
-            self._descent(len(train[0])),
+            descent,
             seed=seed,
             device=self.device,
             phase=phase,

@@ -38,7 +38,7 @@ class Setting:
         max_epochs: Of the paper's scheme; early stopping ends most fits before.
         density_phases: Whether the density is warmed up and fine-tuned.
         learning_rate: Of the paper's scheme, from its grid.
-        batch_size: Of the paper's scheme, which does not say it: fewer for few rows.
+        batch_size: Of the paper's scheme, which does not say it: fewer for few rows, as in runs with a limit.
         flow: Kind and number of layers of the paper's density.
         budget: The paper's certainty budget.
     """
@@ -97,13 +97,15 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     """Return the parameters of an estimator that is trained as the paper says."""
     from natpn import densities
     from natpn.training import Paper
+    from natpn.training.staged import batch_size
 
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
     quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
     if run.epochs is not None:
         quick = {"fine_tuning_epochs": run.epochs}
+    rows = run.rows()
     scheme = Paper(
-        batch_size=setting.batch_size,
+        batch_size=setting.batch_size if rows is None else min(setting.batch_size, batch_size(rows)),
         patience=setting.patience,
         learning_rate=setting.learning_rate,
         **(quick | off),
