@@ -4,7 +4,7 @@ from natpn.experiments.base import ROC, Experiment, View
 from natpn.experiments.models import SINGLE_NUMBERS, Setting
 from natpn.experiments.tables import Training
 
-SETTING = Setting((16, 3), patience=50, max_epochs=400, learning_rate=2e-3, batch_size=128, flow=("maf", 8))
+SETTING = Setting((16, 3), patience=50, max_epochs=200, learning_rate=1e-2, batch_size=256, flow=("maf", 8))
 OOD = tuple(f"{season} Epist." for season in ("Winter", "Spring", "Autumn", "OODom"))
 COLUMNS = ("RMSE", "Calibration", *OOD)
 NORMAL, POISSON = "bike-sharing-normal", "bike-sharing-poisson"
