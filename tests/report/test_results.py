@@ -246,3 +246,10 @@ def test_remarks_stand_below_their_table():
 def test_two_remarks_on_one_table_are_refused():
     with pytest.raises(ValueError, match="'uci' has two headings"):
         read_notes("## uci\na\n## uci\nb")
+
+
+@pytest.mark.parametrize("part", [{"limit": 10}, {"epochs": 3}])
+def test_runs_on_a_part_are_not_compared_with_the_paper(part):
+    scores = {"scores": {"Accuracy": 99.9}}
+    assert agreement([line("NatPN", **scores), line("NatPN (paper)", **scores)], MADE)[0].near
+    assert agreement([line("NatPN", **scores, **part), line("NatPN (paper)", **scores, **part)], MADE) == []

@@ -2,7 +2,8 @@
 
 `NatPN (paper)`, trained as the paper says, agrees in a cell if |ours − paper| ≤ 2 √(e² + e_paper²), with the standard
 errors of both; a missing error counts as none, and ours is rounded as the paper prints. `NatPN`, this library's own, is
-compared on tables of numbers with the best figure that the paper has there for any model with a single pass.
+compared on tables of numbers with the best figure that the paper has there for any model with a single pass. Runs on
+a part of the data, or for fewer epochs than a model's own, are not compared.
 """
 
 import math
@@ -53,7 +54,7 @@ def agreement(
 def of_table(table: Table) -> Agreement:
     """Compare one table with the paper's."""
     near, good = {}, {}
-    cells = {row.model: row.cells for row in table.rows}
+    cells = {row.model: row.cells for row in table.rows if all(map(_is_whole, row.lines))}
     for j, column in enumerate(table.view.columns):
         key = (table.experiment.name, table.view.data, table.view.prefix + column)
         as_paper, ours = (cells[name][j] if name in cells else Cell() for name in (OURS + PAPER, OURS))
@@ -64,6 +65,10 @@ def of_table(table: Table) -> Agreement:
             sign = 1 if higher_is_better(column) else -1
             good[key] = sign * printed(ours.mean) >= sign * best
     return Agreement(table.name, near, good)
+
+
+def _is_whole(line: Line) -> bool:
+    return line["limit"] is None and line["epochs"] is None
 
 
 def is_near(cell: Cell) -> bool:
