@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # As many test processes as processors, and one thread in each: more would wait for each other.
 TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
 
+# Tests start many processes, and each would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install test demo check format clean
 .DELETE_ON_ERROR:
 
@@ -13,8 +16,8 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt -e '.[dev,serve]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,serve]'
 	@touch $@
 
 test: $(STAMP)
