@@ -19,6 +19,9 @@ from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
 
+FEW = 10.0
+"""How many observations a prior that is the marginal of the targets counts for, at most."""
+
 # Beyond e^±230 observations nothing changes in float64, and squares still fit.
 _LOG_N = 230.0
 
@@ -56,6 +59,10 @@ class Family(ABC):
     @abstractmethod
     def _default_prior(self) -> tuple[Sequence[float], float]:
         """Return χ and n of the prior."""
+
+    @abstractmethod
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        """Return χ and n of the prior whose predictive is the marginal of checked targets; weights sum to the rows."""
 
     @abstractmethod
     def _posterior(self, evidence: Evidence) -> "Posterior[Any]": ...
@@ -112,6 +119,30 @@ class Family(ABC):
         if not bool(self._posterior(prior).entropy().isfinite().all()):
             raise ValueError(f"chi: {given.tolist()} with n = {n} is not a proper prior of {self!r}")
         return prior
+
+    def marginal(self, y: Tensor, weight: Tensor | None = None) -> Evidence:
+        """Return the prior that says of any row what one would say without looking at it.
+
+        Its predictive has the mean of the targets, and their variance where the family has one to set. It counts for at
+        most `FEW` observations, so that evidence soon outweighs it.
+
+        Args:
+            y: Targets, one or more.
+            weight: How much each counts; once if None.
+
+        Examples:
+            >>> from natpn import families
+            >>> prior = families.get("poisson").marginal(torch.tensor([0.0, 2.0, 7.0]))
+            >>> prior.chi, prior.log_n.exp()
+            (tensor([3.]), tensor(0.5294))
+        """
+        y = torch.as_tensor(y)
+        checked = self.support.check(y).double()
+        rows = len(checked)
+        weight = torch.ones(rows, dtype=torch.float64) if weight is None else weight.double()
+        weight = weight.to(checked.device) * rows / weight.sum()
+        chi, n = self._marginal(checked, weight)
+        return self.prior(chi, n, device=checked.device)
 
     def posterior(self, evidence: Evidence) -> "Posterior[Any]":
         """Return the distribution over parameters that the evidence, which includes the prior, amounts to."""

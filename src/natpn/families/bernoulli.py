@@ -1,7 +1,7 @@
 """Bernoulli: 0 or 1.
 
 - Likelihood: p^y (1 − p)^(1−y); u(y) = y.
-- Prior: Beta(a = nχ, b = n(1 − χ)); default χ = 1/2, n = 2, the uniform distribution.
+- Prior: Beta(a = nχ, b = n(1 − χ)); the paper's is χ = 1/2, n = 2, the uniform distribution.
 - Expected log-likelihood: ψ(a) − ψ(n) for y = 1 and ψ(b) − ψ(n) for y = 0.
 - Predictive: Bernoulli with probability χ.
 - Entropy: with respect to dp.
@@ -16,7 +16,7 @@ from torch import Tensor
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence, Pool, anchored_mean, minus
-from natpn.families.base import Family, Posterior
+from natpn.families.base import FEW, Family, Posterior
 from natpn.families.kinds import dirichlet_entropy
 
 
@@ -57,6 +57,9 @@ class Bernoulli(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [0.5], 2.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        return ((weight @ y + 1) / (weight.sum() + 2)).unsqueeze(-1), FEW  # one more of each: neither is impossible
 
     def _posterior(self, evidence: Evidence) -> "BernoulliPosterior":
         return BernoulliPosterior(self, evidence)

@@ -1,7 +1,8 @@
 """Categorical: one of C classes.
 
 - Likelihood: p_y; u(y) is the indicator of class y.
-- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; default χ = 1/C, n = C, the uniform distribution.
+- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; the paper's is χ = 1/C, n = C, the uniform
+  distribution.
 - Expected log-likelihood: ψ(α_y) − ψ(α₀).
 - Predictive: categorical with probabilities α/α₀.
 - Entropy: on the simplex, with respect to dp₁ … dp_{C−1}.

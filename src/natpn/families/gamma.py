@@ -1,7 +1,9 @@
 """Gamma: positive numbers with known shape k; k = 1 is the exponential distribution.
 
 - Likelihood: λ^k y^{k−1} e^{−λy}/Γ(k); u(y) = y, whose mean is k/λ.
-- Prior: Gamma(α = kn + 1, β = nχ) on the rate λ, under which the mean of k/λ is χ; default χ = 1, n = 1.
+- Prior: Gamma(α = kn + 1, β = nχ) on the rate λ, under which the mean of k/λ is χ; the paper's way is χ = 1, n = 1.
+  The marginal of targets with mean square c χ² has n = c/(ck − k − 1), since that of the predictive is
+  χ² (k + 1) n/(kn − 1).
 - Expected log-likelihood: k (ψ(α) − log β) + (k − 1) log y − E[λ] y − log Γ(k) with E[λ] = α/β = (k + 1/n)/χ, which is
   k [φ(α) + log(E[λ] y)] − log y − log Γ(k) − E[λ] y.
 - Predictive: `CompoundGamma` with a = α and scale 1/E[λ], whose mean is χ.
@@ -34,6 +36,10 @@ class Gamma(PositiveMeanFamily):
     def support(self) -> Support:
         """Positive numbers."""
         return positive()
+
+    def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        ratio = square / mean.square()
+        return ratio / (ratio * self.shape - self.shape - 1)
 
     def _posterior(self, evidence: Evidence) -> "GammaPosterior":
         return GammaPosterior(self, evidence)

@@ -1,5 +1,6 @@
 """What families of one kind share: those of classes with a Dirichlet prior, and those of a positive mean."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, whole_parameter
+from natpn.families.base import FEW, Family, Posterior, whole_parameter
 from natpn.special import gamma_entropy
 
 
@@ -36,6 +37,10 @@ class DirichletFamily(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        counts = weight @ self._statistics(y).double()
+        return (counts + 1) / (counts.sum() + self.n_classes), FEW  # one more of each: no class is impossible
 
 
 D = TypeVar("D", bound=DirichletFamily)
@@ -68,7 +73,7 @@ def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.f
 
 @dataclass(frozen=True, repr=False)
 class PositiveMeanFamily(Family):
-    """Families of one positive mean: u(y) = y, and the prior is one observation of 1 by default."""
+    """Families of one positive mean: u(y) = y, and the paper's prior is one observation of 1."""
 
     @property
     def n_statistics(self) -> int:
@@ -88,3 +93,14 @@ class PositiveMeanFamily(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [1.0], 1.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        # if all targets are 0, half a count in all of them: a rate of 0 would be certainty
+        mean = (weight @ y) / weight.sum() if bool((y > 0).any()) else 0.5 / weight.sum()
+        square = (weight @ y.square()) / weight.sum()
+        n = float(self._marginal_n(mean, torch.maximum(square, mean.square())))
+        return mean.unsqueeze(-1), n if 0 < n < FEW else FEW
+
+    @abstractmethod
+    def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        """Return n of the prior whose predictive has this mean and mean square; not positive if none has."""

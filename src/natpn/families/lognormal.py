@@ -1,7 +1,7 @@
 """Log-normal: positive numbers whose logarithm is Normal with unknown mean and variance.
 
 - Likelihood: N(log y | μ, σ²)/y; u(y) = (log y, log² y), held centred as in the `normal` family.
-- Prior: Normal-Inverse-Gamma on the logarithm; default χ = (0, 100), n = 1.
+- Prior: Normal-Inverse-Gamma on the logarithm; the paper's is χ = (0, 100), n = 1.
 - Expected log-likelihood: the `normal` family's at log y, less log y.
 - Predictive: the exponential of Student's t.
 - Entropy: with respect to dμ dσ².

@@ -4,7 +4,8 @@
   Cholesky factor of the covariance S = L Lᵀ around it: a pooled covariance of condition 10¹² keeps its digits in the
   factor and nowhere else. Pooling is a QR decomposition of the stacked factors and deviations.
 - Prior: Normal-Inverse-Wishart with λ = n, Ψ = nS, ν = n + d − 1, which is proper for every n > 0 and has the `normal`
-  family's priors as marginals; default m = 0, S = 100·I, n = 1.
+  family's priors as marginals; the paper's is m = 0, S = 100·I, n = 1. The marginal of targets with covariance C has
+  S = C (n − 2)/(n + 1), so that the covariance of its predictive is C.
 - Expected log-likelihood, with a_j = (n + j)/2 for j = 0 … d − 1 and s = Σ_j [φ(a_j) + log(1 + j/n)]:
   ½ s − d/2 log 2π − log |L| − ½ [ν/n · |L⁻¹(y − m)|² + d/n].
 - Predictive: multivariate t with df = n, centre m and scale matrix S(n + 1)/n.
@@ -24,7 +25,7 @@ from natpn.distributions import MultivariateT
 from natpn.distributions.multivariate_t import log_determinant, mahalanobis
 from natpn.distributions.support import Support, vectors
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
-from natpn.families.base import Family, Posterior, whole_parameter
+from natpn.families.base import FEW, Family, Posterior, whole_parameter
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
 _SMALLEST_SCALE = 1e-3
@@ -104,6 +105,15 @@ class MultivariateNormal(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [*[0.0] * self.dimension, *pack(10.0 * torch.eye(self.dimension)).tolist()], 1.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        mean = (weight @ y) / weight.sum()
+        spread = (weight / weight.sum()).sqrt().unsqueeze(-1) * (y - mean)
+        # a coordinate that is constant, or given by the others, keeps a little width of its own
+        floor = _SMALLEST_SCALE * torch.eye(self.dimension, dtype=y.dtype, device=y.device)
+        upper = torch.linalg.qr(torch.cat([spread, floor]) * math.sqrt((FEW - 2) / (FEW + 1))).R
+        signs = torch.where(upper.diagonal() < 0, -1.0, 1.0)
+        return torch.cat([mean, pack((signs.unsqueeze(-1) * upper).mT)]), FEW
 
     def _posterior(self, evidence: Evidence) -> "MultivariateNormalPosterior":
         return MultivariateNormalPosterior(self, evidence)

@@ -1,7 +1,9 @@
 """Negative binomial: successes before the r-th failure, r known; r = 1 is the geometric distribution.
 
 - Likelihood: Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r; u(y) = y, whose mean is r p/(1 − p).
-- Prior: Beta(a = nχ, b = nr + 1), under which the mean of r p/(1 − p) is χ; default χ = 1, n = 1.
+- Prior: Beta(a = nχ, b = nr + 1), under which the mean of r p/(1 − p) is χ; the paper's way is χ = 1, n = 1. The
+  marginal of targets with mean square t has n = (q + rχ)/(r(q − χ²)) with q = (t − χ) r/(r + 1), the mean square of
+  r p/(1 − p).
 - Expected log-likelihood: log Γ(y + r)/(Γ(r) y!) + y (ψ(a) − ψ(s)) + r (ψ(b) − ψ(s)), s = a + b, which with the
   likelihood NB(y | χ) at mean χ and ε = log(1 + 1/(n(χ + r))) is
   log NB(y | χ) + y [φ(a) − φ(s) − ε] + r [φ(b) − φ(s) − ε + log(1 + 1/(nr))].
@@ -37,6 +39,10 @@ class NegativeBinomial(PositiveMeanFamily):
     def support(self) -> Support:
         """Counts."""
         return counts()
+
+    def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        of_rate = (square - mean) * self.r / (self.r + 1)
+        return (of_rate + self.r * mean) / (self.r * (of_rate - mean.square()))
 
     def _posterior(self, evidence: Evidence) -> "NegativeBinomialPosterior":
         return NegativeBinomialPosterior(self, evidence)

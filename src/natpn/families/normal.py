@@ -2,7 +2,8 @@
 
 - Likelihood: N(y | μ, σ²); u(y) = (y, y²), held centred as χ = (m, v), a mean and a variance around it, so that an
   observation is (y, 0). Pooling adds the variance of the means to the mean of the variances.
-- Prior: Normal-Inverse-Gamma with μ₀ = m, λ = n, α = n/2, β = nv/2; default χ = (0, 100), n = 1.
+- Prior: Normal-Inverse-Gamma with μ₀ = m, λ = n, α = n/2, β = nv/2; the paper's is χ = (0, 100), n = 1. The marginal of
+  targets with variance s² has v = s² (n − 2)/(n + 1), so that the variance of its predictive is s².
 - Expected log-likelihood, with φ(a) = ψ(a) − log a: −½ [log 2πv − φ(n/2) + (y − m)²/v + 1/n].
 - Predictive: Student's t with df = n, centre m and scale² = v(n + 1)/n.
 - Entropy: with respect to dμ dσ². With a = n/2 and H(a) the entropy of Gamma(a, 1) it is
@@ -18,7 +19,7 @@ from torch import Tensor
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
-from natpn.families.base import Family, Posterior
+from natpn.families.base import FEW, Family, Posterior
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6
@@ -77,6 +78,12 @@ class Normal(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [0.0, 100.0], 1.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        centre = self._statistics(y)[..., 0]
+        mean = (weight @ centre) / weight.sum()
+        variance = (weight @ (centre - mean).square()) / weight.sum()
+        return torch.stack([mean, (variance * (FEW - 2) / (FEW + 1)).clamp(min=_SMALLEST_VARIANCE)]), FEW
 
     def _posterior(self, evidence: Evidence) -> "NormalPosterior":
         return NormalPosterior(self, evidence)

@@ -1,7 +1,8 @@
 """Poisson: counts.
 
 - Likelihood: λ^y e^{−λ}/y!; u(y) = y.
-- Prior: Gamma(α = nχ, β = n); default χ = 1, n = 1.
+- Prior: Gamma(α = nχ, β = n); the paper's is χ = 1, n = 1. The marginal of targets with variance s² has
+  n = χ/(s² − χ), since the variance of the predictive is χ + χ/n.
 - Expected log-likelihood: y (ψ(α) − log n) − χ − log y!, which with D and S of `natpn.special` is
   y φ(nχ) − D(y, χ) − S(y).
 - Predictive: negative binomial with mean χ and size nχ.
@@ -34,6 +35,9 @@ class Poisson(PositiveMeanFamily):
         """Return log p(y) at `link(raw)`, −D(y, χ) − S(y): training asks for it at every step."""
         rate, y = widen(self.link(raw))[..., 0], self.support.check(y)
         return narrow(-deviance(y, rate, y - rate) - factorial_remainder(y), raw.dtype)
+
+    def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        return mean / (square - mean.square() - mean)
 
     def _posterior(self, evidence: Evidence) -> "PoissonPosterior":
         return PoissonPosterior(self, evidence)

@@ -1,8 +1,9 @@
 """Von Mises–Fisher: directions on the circle (dimension 2) and the sphere (dimension 3), concentration κ known.
 
 - Likelihood: C(κ) exp(κ μᵀy) for unit vectors y; u(y) = y.
-- Prior: on μ, von Mises–Fisher with concentration c = κn|χ| around m = χ/|χ|; default χ = 0, the uniform
-  distribution, n = 1.
+- Prior: on μ, von Mises–Fisher with concentration c = κn|χ| around m = χ/|χ|; the paper's way is χ = 0,
+  the uniform distribution, n = 1. The marginal of targets whose mean is χ has A(c) = |χ|/A(κ), as nearly as the
+  approximation of Banerjee and others (2005) inverts A: then the mean of the predictive is χ.
 - Expected log-likelihood, with A, B, W of `natpn.distributions.von_mises_fisher`: B(κ) − κ (1 − A(c) mᵀy).
 - Predictive: von Mises–Fisher around a direction that is von Mises–Fisher.
 - Entropy: with respect to the surface element; c W(c) − B(c).
@@ -18,7 +19,7 @@ from natpn.distributions import VonMisesFisher as VonMisesFisherDistribution
 from natpn.distributions.support import Support, unit_vectors
 from natpn.distributions.von_mises_fisher import direction, length_gap, log_constant, mean_length
 from natpn.evidence import Evidence
-from natpn.families.base import Family, Posterior, positive_parameter, whole_parameter
+from natpn.families.base import FEW, Family, Posterior, positive_parameter, whole_parameter
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,6 +57,15 @@ class VonMisesFisher(Family):
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [0.0] * self.dimension, 1.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        mean = (weight @ self._statistics(y)) / weight.sum()
+        length = float(torch.linalg.vector_norm(mean))
+        kappa = torch.tensor(self.concentration, dtype=torch.float64)
+        share = min(length / float(mean_length(kappa, self.dimension)), 0.999)
+        c = share * (self.dimension - share**2) / (1 - share**2)
+        n = c / (self.concentration * length) if length > 0 else FEW
+        return mean, min(n, FEW)
 
     def _posterior(self, evidence: Evidence) -> "VonMisesFisherPosterior":
         return VonMisesFisherPosterior(self, evidence)
