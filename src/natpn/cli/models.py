@@ -31,12 +31,14 @@ class Saved:
         model: The estimator.
         target: The column that was the target; None if it was not `natpn fit` that wrote the model.
         dropped: The columns that were left out.
+        fitted: A hash of the targets of the fit, to know its rows again.
     """
 
     path: str
     model: Any
     target: str | None = None
     dropped: tuple[str, ...] = ()
+    fitted: str | None = None
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -69,7 +71,7 @@ def save(saved: Saved) -> None:
         beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
         new, old = beside / "new", beside / "old"
         saved.model.save(new)
-        notes = {"target": saved.target, "dropped": list(saved.dropped)}
+        notes = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
         (new / NOTES).write_text(json.dumps(notes, indent=1))
         if place.exists():
             os.replace(place, old)
@@ -119,7 +121,7 @@ def load(path: str) -> Saved:
     notes: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError):
         notes = json.loads((Path(path) / NOTES).read_text())
-    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())))
+    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())), notes.get("fitted"))
 
 
 def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> list[str]:

@@ -1,5 +1,6 @@
 """Targets: classes or numbers, for training and after it."""
 
+import hashlib
 import re
 from typing import Any
 
@@ -139,6 +140,11 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source, 
         )
     found: NDArray[Any] = classes[index]
     return found
+
+
+def targets_digest(y: NDArray[Any]) -> str:
+    """Return a hash of targets in their order, to know the rows of a fit again."""
+    return hashlib.sha256("\n".join(map(str, y.tolist())).encode()).hexdigest()
 
 
 def hint(y: NDArray[np.float64], name: str) -> str | None:
