@@ -3,7 +3,9 @@
 The last feature is the log-probability of what never happened in the training data, such as a category that was not
 there or a value that is missing for the first time; it is added:
 
-    log p(z₁ … z_H) = log q(z₁ … z_{H−1}) + z_H
+    log p(z₁ … z_H) = log q(z₁ … z_{H−1}) + w z_H
+
+The weight w is set after training, so that an event of a probability counts as much as a density that is as rare.
 """
 
 import torch
@@ -13,14 +15,17 @@ from natpn.densities.base import FLOOR, Density, Reduce, identity
 
 
 class Surprise(Density):
-    """Add the last feature to the log-density of the others.
+    """Add the last feature, weighted, to the log-density of the others.
 
     Args:
         density: The density over all features but the last.
     """
 
+    weight: Tensor
+
     def __init__(self, density: Density) -> None:
         super().__init__(density.dim + 1)
+        self.register_buffer("weight", torch.ones(()))
         self.density = density
         self.refit_suffices = density.refit_suffices
 
@@ -31,7 +36,7 @@ class Surprise(Density):
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of latents (..., H), as (...)."""
-        value: Tensor = self.density(z[..., :-1]) + z[..., -1].to(self.scale.dtype)
+        value: Tensor = self.density(z[..., :-1]) + self.weight * z[..., -1].to(self.scale.dtype)
         return value.clamp(min=-FLOOR)
 
     def _log_prob(self, u: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class NatPNEstimator(DataEstimator):
         density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",
-        prior: Evidence | tuple[Any, float] | None = None,
+        prior: str | Evidence | tuple[Any, float] = "marginal",
         scheme: str | training.Scheme = "staged",
         ensemble_size: int = 1,
         max_epochs: int | None = None,
@@ -144,10 +144,12 @@ class NatPNEstimator(DataEstimator):
             seed=seed,
         )
 
-    def _prior(self) -> Evidence | None:
-        """Return the prior in training's units, None for the default."""
-        if self.prior is None:
-            return None
+    def _prior(self) -> Evidence | Literal["marginal"] | None:
+        """Return the prior in training's units, None for the paper's."""
+        if isinstance(self.prior, str):
+            check_choice("prior", self.prior, ["marginal", "paper"])
+            paper = self.prior == "paper" or self.scheme == "paper" or isinstance(self.scheme, training.Paper)
+            return None if paper else "marginal"
         if isinstance(self.prior, Evidence):
             chi, n = self.prior.chi, float(self.prior.log_n.double().exp())
         else:
@@ -155,7 +157,9 @@ class NatPNEstimator(DataEstimator):
                 chi, n = self.prior
                 chi = torch.as_tensor(chi, dtype=torch.float64)
             except (TypeError, ValueError):
-                raise ValueError(f"prior: expected None, an Evidence or a pair (chi, n), got {self.prior!r}") from None
+                raise ValueError(
+                    f"prior: expected 'marginal', 'paper', an Evidence or a pair (chi, n), got {self.prior!r}"
+                ) from None
         size = self.family_.n_statistics
         if chi.shape not in ((), (size,)):
             raise ValueError(f"prior: chi of {self.family_!r} has {size} numbers, got shape {tuple(chi.shape)}")

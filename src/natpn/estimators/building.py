@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from math import prod
+from typing import Literal
 
 import torch
 from torch import nn
@@ -29,7 +30,7 @@ def build(
     density: str | Density,
     latent_dim: int,
     budget: str,
-    prior: Evidence | None,
+    prior: Evidence | Literal["marginal"] | None,
     scheme: str | Scheme,
     size: int,
     seed: int,
@@ -46,7 +47,7 @@ def build(
         density: "auto", a name in `natpn.densities.DENSITIES`, or a density.
         latent_dim: The size of the latent vector.
         budget: "auto" or a name in `natpn.network.budgets.BUDGETS`.
-        prior: What is believed without evidence, in training's units.
+        prior: What is believed without evidence, in training's units; None for the paper's prior.
         scheme: The training scheme; the paper's has a network of its own.
         size: How many members.
         seed: Where their weights start.
@@ -69,7 +70,7 @@ def build(
                     surprise=surprise,
                     encoder=_encoder(encoder, shape, latent_dim),
                     density=None if density == "auto" else copy.deepcopy(density),
-                    budget="learned" if budget == "auto" else budget,
+                    budget="gradual" if budget == "auto" else budget,
                     prior=prior,
                 )
             members.append(member)
@@ -124,7 +125,7 @@ def _paper(
     density: str | Density,
     latent_dim: int,
     budget: str,
-    prior: Evidence | None,
+    prior: Evidence | Literal["marginal"] | None,
 ) -> NaturalPosteriorNetwork:
     """Return the network of the paper: plain numbers, three layers of 64, a radial flow and a fixed budget."""
     module = paper_encoder(shape, surprise, encoder, latent_dim)

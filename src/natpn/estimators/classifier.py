@@ -19,8 +19,10 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
             included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
         latent_dim: The size of the latent vector.
-        budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
-        prior: What is believed without any evidence: probabilities and how many rows they are worth, (chi, n).
+        budget: "auto", or a certainty budget: "gradual", "learned", "constant", "rows", "exp_half", "exp", "normal".
+        prior: What is believed without any evidence. "marginal" is the share of each class in training; "paper" all
+            classes alike, which its scheme uses in place of "marginal"; or probabilities and how many rows they are
+            worth, (chi, n).
         scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
             `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added.

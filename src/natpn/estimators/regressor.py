@@ -26,9 +26,10 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
             included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.
         latent_dim: The size of the latent vector.
-        budget: "auto", or a certainty budget: "learned", "constant", "rows", "exp_half", "exp", "normal".
-        prior: What is believed without any evidence, (chi, n) in the units of y: for "normal" mean and variance, for
-            "poisson", "gamma" and the like the mean, and how many rows they are worth. By default wide around all y.
+        budget: "auto", or a certainty budget: "gradual", "learned", "constant", "rows", "exp_half", "exp", "normal".
+        prior: What is believed without any evidence. "marginal" is what the training targets say of any row; "paper"
+            the wide prior of the paper, which its scheme uses in place of "marginal"; or (chi, n) in the units of y: for
+            "normal" mean and variance, for "poisson", "gamma" and the like the mean, and how many rows they are worth.
         scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
             `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added.
@@ -69,7 +70,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         density: str | Density = "auto",
         latent_dim: int = 16,
         budget: str = "auto",
-        prior: Evidence | tuple[Any, float] | None = None,
+        prior: str | Evidence | tuple[Any, float] = "marginal",
         scheme: str | Scheme = "staged",
         ensemble_size: int = 1,
         max_epochs: int | None = None,

@@ -8,6 +8,7 @@ from natpn.families.bernoulli import Bernoulli
 from natpn.families.categorical import Categorical
 from natpn.families.exponential import Exponential
 from natpn.families.gamma import Gamma
+from natpn.families.kinds import DirichletFamily
 from natpn.families.lognormal import LogNormal
 from natpn.families.multinomial import Multinomial
 from natpn.families.multivariate_normal import MultivariateNormal
@@ -30,7 +31,7 @@ FAMILIES: dict[str, type[Family]] = {
     "von_mises_fisher": VonMisesFisher,
 }
 
-__all__ = ["FAMILIES", "Family", "Posterior", "get"]
+__all__ = ["FAMILIES", "Bernoulli", "DirichletFamily", "Family", "Normal", "Posterior", "get"]
 
 
 def get(name: str, **parameters: int | float) -> Family:

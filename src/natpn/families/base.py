@@ -7,7 +7,7 @@ A family is a frozen value. It turns raw decoder outputs into χ (`link`), targe
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,14 @@ _LOG_N = 230.0
 
 
 class Family(ABC):
-    """A likelihood with its conjugate prior."""
+    """A likelihood with its conjugate prior.
+
+    Attributes:
+        far_weight: The weight that a network's evidence keeps some way outside the training data, where its errors have
+            grown but its mean is still better than the prior's.
+    """
+
+    far_weight: ClassVar[float] = 0.8
 
     @property
     def pool(self) -> Pool:

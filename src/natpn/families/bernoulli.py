@@ -9,6 +9,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ from natpn.families.kinds import dirichlet_entropy
 @dataclass(frozen=True, repr=False)
 class Bernoulli(Family):
     """0 or 1, with a Beta prior."""
+
+    # A sigmoid grows more certain with distance, right or wrong.
+    far_weight: ClassVar[float] = 0.5
 
     @property
     def pool(self) -> Pool:

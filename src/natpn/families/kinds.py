@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from natpn.special import gamma_entropy
 @dataclass(frozen=True, repr=False)
 class DirichletFamily(Family):
     """Families of classes: χ are class probabilities, the prior is Dirichlet(α = nχ), uniform by default."""
+
+    # A softmax grows more certain with distance, right or wrong.
+    far_weight: ClassVar[float] = 0.5
 
     n_classes: int
 

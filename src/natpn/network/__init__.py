@@ -1,6 +1,6 @@
 """Networks: encoder, decoder and density → posterior; single, and combined to an ensemble."""
 
-from natpn.network.budgets import BUDGETS, Budget, LearnedBudget
+from natpn.network.budgets import BUDGETS, Budget, GradualBudget, LearnedBudget
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.default import default_network
 from natpn.network.ensemble import NaturalPosteriorEnsemble
@@ -11,6 +11,7 @@ __all__ = [
     "BUDGETS",
     "Budget",
     "LatentNormalisation",
+    "GradualBudget",
     "LearnedBudget",
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",

@@ -10,9 +10,20 @@ The paper's five give n = N_H · p(z) with a fixed N_H, H being the number of fe
 | `exp` | e^H |
 | `normal` | (4π)^{H/2}: one pseudo-observation on average if the features are standard normal |
 
-The default, `learned`, is log n = a · log p(z) + b with a ≥ `SMALLEST_SLOPE`. It starts as `normal`, that is at a = 1.
-Being increasing in p(z) it ranks inputs as the density does, and far from the training data n still falls to 0.
-log n is cut at `LARGEST` from above and never from below.
+`learned` is log n = a · log p(z) + b with a ≥ `SMALLEST_SLOPE`, for training by gradients. It starts as `normal`, that is
+at a = 1.
+
+The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance
+d = (c − log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
+
+    log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`),   h = log(1 + e^{8d})/8.
+
+log p falls with the square of a distance in the latent space, and errors grow with a power of it: so does 1/n. A slope in
+log p itself would be a switch, since log p falls by hundreds within a step. The last term is next to nothing near the
+data; far away it takes the posterior back to its prior however gentle k is.
+
+All are increasing in p(z): they rank inputs as the density does, and far from the training data n falls to 0. log n is
+not cut here, so that it ranks; the posterior counts at most e^`LARGEST` observations.
 """
 
 import math
@@ -25,23 +36,22 @@ from torch.nn.functional import softplus
 
 from natpn.choices import check_choice
 
+FAR = 100.0
 LARGEST = 60.0
+ONSET = 0.2
 SMALLEST_SLOPE = 1e-3
+_SHARPNESS = 8.0
 
 
 class Budget(nn.Module, ABC):
     """log p(z) → log n."""
 
     @abstractmethod
-    def scale(self, log_density: Tensor) -> Tensor:
-        """Return log n before it is cut."""
+    def forward(self, log_density: Tensor) -> Tensor:
+        """Return log n."""
 
     def see_rows(self, n: float) -> None:
         """Take note of the number of training rows, in case it matters."""
-
-    def forward(self, log_density: Tensor) -> Tensor:
-        """Return log n, at most `LARGEST`."""
-        return self.scale(log_density).clamp(max=LARGEST)
 
 
 class FixedBudget(Budget):
@@ -57,7 +67,7 @@ class FixedBudget(Budget):
         super().__init__()
         self.register_buffer("log_budget", torch.tensor(float(log_budget)))
 
-    def scale(self, log_density: Tensor) -> Tensor:
+    def forward(self, log_density: Tensor) -> Tensor:
         """Add log N_H."""
         return log_density + self.log_budget
 
@@ -99,9 +109,47 @@ class LearnedBudget(Budget):
         self.raw_slope.fill_(excess + math.log(-math.expm1(-excess)))  # the inverse of softplus
         self.level.fill_(level)
 
-    def scale(self, log_density: Tensor) -> Tensor:
+    def forward(self, log_density: Tensor) -> Tensor:
         """Return a · log p + b."""
         return self.slope * log_density + self.level
+
+
+class GradualBudget(Budget):
+    """log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`), see above.
+
+    Args:
+        dim: How many features the density is over; c and u start as they are for standard normal ones.
+    """
+
+    centre: Tensor
+    unit: Tensor
+    level: Tensor
+    power: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.tensor(-dim / 2 * math.log(2 * math.pi * math.e)))
+        self.register_buffer("unit", torch.tensor(2.33 * math.sqrt(dim / 2)))
+        self.register_buffer("level", torch.tensor(7.0))
+        self.register_buffer("power", torch.tensor(2.0))
+
+    def set(self, centre: float, unit: float, level: float, power: float) -> None:
+        """Set c, u, b and k."""
+        if not (unit > 0 and power > 0):
+            raise ValueError(f"unit and power: expected positive numbers, got {unit} and {power}")
+        self.centre.fill_(centre)
+        self.unit.fill_(unit)
+        self.level.fill_(level)
+        self.power.fill_(power)
+
+    def distance(self, log_density: Tensor) -> Tensor:
+        """Return d: 0 at the median of held-out rows, 1 at their first percentile."""
+        return (self.centre - log_density) / self.unit
+
+    def forward(self, log_density: Tensor) -> Tensor:
+        """Return log n."""
+        beyond = softplus(_SHARPNESS * self.distance(log_density)) / _SHARPNESS
+        return self.level - self.power * torch.log1p(beyond / ONSET) - 2 * torch.log1p(beyond / FAR)
 
 
 def _log_normal_budget(dim: int) -> float:
@@ -109,6 +157,7 @@ def _log_normal_budget(dim: int) -> float:
 
 
 BUDGETS: dict[str, Callable[[int], Budget]] = {
+    "gradual": GradualBudget,
     "learned": lambda dim: LearnedBudget(_log_normal_budget(dim)),
     "constant": lambda dim: FixedBudget(0.0),
     "rows": lambda dim: RowBudget(0.0),

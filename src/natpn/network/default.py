@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from typing import Literal
 
 from torch import nn
 
@@ -27,8 +28,8 @@ def default_network(
     surprise: bool = False,
     encoder: nn.Module | None = None,
     density: str | Density | None = None,
-    budget: str = "learned",
-    prior: Evidence | None = None,
+    budget: str = "gradual",
+    prior: Evidence | Literal["marginal"] | None = "marginal",
 ) -> NaturalPosteriorNetwork:
     """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
 
@@ -47,7 +48,7 @@ def default_network(
         encoder: Another encoder.
         density: Another density, or its name.
         budget: Another budget.
-        prior: Another prior.
+        prior: What is believed without evidence; by default what the training targets say of any row.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:

@@ -10,11 +10,12 @@ Far from the training data p falls to 0, n with it, and the posterior is the pri
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.densities import get as get_density
 from natpn.encoders.base import check_positive
@@ -48,7 +49,8 @@ class NaturalPosteriorNetwork(nn.Module):
         density: A name in `natpn.densities.DENSITIES`, or a density over latent_dim features and those of the bypass.
         latent_dim: The size of the latent vector.
         budget: A name in `natpn.network.budgets.BUDGETS`.
-        prior: What is believed without any evidence; the family's default if None.
+        prior: What is believed without any evidence: the paper's prior of the family if None; "marginal" for what the
+            training targets say of any row, which the staged scheme fills in.
         bypass: A module x → (..., latent_dim of its own) whose output the density sees beside the latent vector, such
             as `PrincipalComponents`.
 
@@ -69,10 +71,14 @@ class NaturalPosteriorNetwork(nn.Module):
         density: str | Density = "gaussian_mixture",
         latent_dim: int = 16,
         budget: str = "learned",
-        prior: Evidence | None = None,
+        prior: Evidence | Literal["marginal"] | None = None,
         bypass: nn.Module | None = None,
     ) -> None:
         super().__init__()
+        self.has_marginal_prior = isinstance(prior, str)
+        if isinstance(prior, str):
+            check_choice("prior", prior, ["marginal"])
+            prior = None
         check_positive(latent_dim=latent_dim)
         if not isinstance(family, Family):
             raise ValueError(
@@ -104,6 +110,13 @@ class NaturalPosteriorNetwork(nn.Module):
         """What is believed without any evidence."""
         exact = (self.prior_chi.double(), None, self.prior_log_n.double())
         return rounded(exact, self.family.pool, self.decoder.weight.dtype)
+
+    def see_targets(self, y: Tensor, weight: Tensor) -> None:
+        """Take the marginal of training targets as the prior, if it is to be that."""
+        if self.has_marginal_prior:
+            chi, _, log_n = self.family.marginal(y, weight).wide()
+            self.prior_chi.copy_(chi)
+            self.prior_log_n.copy_(log_n)
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised latents, (..., latent_dim), and raw outputs of the decoder, (..., S)."""
@@ -143,8 +156,10 @@ class NaturalPosteriorNetwork(nn.Module):
             return self.family.evidence(self.family.link(raw), log_n.to(raw.dtype))
 
     def predict(self, evidence: Evidence) -> Prediction:
-        """Return the Bayesian update of the prior by the evidence."""
-        return Prediction(self.family.posterior(self.prior + evidence), evidence)
+        """Return the Bayesian update of the prior by the evidence, of which at most e^`LARGEST` observations count."""
+        chi, carry, log_n = evidence.wide()
+        counted = rounded((chi, carry, log_n.clamp(max=budgets.LARGEST)), evidence.pool, evidence.chi.dtype)
+        return Prediction(self.family.posterior(self.prior + counted), evidence)
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence for a batch of inputs."""

@@ -36,7 +36,6 @@ class QuickNetwork:
         members = [network] if isinstance(network, NaturalPosteriorNetwork) else list(network.members)
         self._members = [cast(NaturalPosteriorNetwork, member) for member in members]
         self._tables = [_Table(member) for member in self._members]
-        self._prior = network.prior
 
     @torch.no_grad()
     def __call__(self, x: Floats) -> Prediction:
@@ -44,7 +43,7 @@ class QuickNetwork:
         parts = [self._evidence(*pair, x) for pair in zip(self._members, self._tables, strict=True)]
         first = self._members[0]
         evidence = parts[0] if isinstance(self.network, NaturalPosteriorNetwork) else self.network.combine(parts)
-        return Prediction(first.family.posterior(self._prior + evidence), evidence)
+        return first.predict(evidence)
 
     def _evidence(self, member: NaturalPosteriorNetwork, table: "_Table", x: Floats) -> Evidence:
         raw, log_density = table(x)
@@ -113,6 +112,7 @@ class _Table:
         if self.bypass is not None:
             self.centre, self.components = _array(self.bypass.mean), _array(self.bypass.components)
         self.surprising = isinstance(member.density, Surprise)
+        self.weight = float(member.density.weight) if isinstance(member.density, Surprise) else 0.0
         density = cast(GaussianMixture, member.density.density if self.surprising else member.density)
         self.mixture = _Mixture(
             _array(density.location),
@@ -140,7 +140,7 @@ class _Table:
             features = np.concatenate([latent, beside], 1)
         log_density = self.mixture(features)
         if self.surprising:
-            log_density = np.maximum(log_density + x[:, -1], -FLOOR)
+            log_density = np.maximum(log_density + self.weight * x[:, -1], -FLOOR)
         return latent @ self.decoder[0] + self.decoder[1], log_density
 
 

@@ -1,19 +1,23 @@
-"""The last stage: how much evidence a log-density is worth, and how wide the noise is, on held-out rows.
+"""The last stage: how wide the noise is, and how much evidence a density is worth, on held-out rows.
 
 Encoder and density are frozen. Three steps, each solved and not stepped towards:
 
-1. `refit_variance` (Normal and log-normal): the log-variance, a linear function of the latent, is refitted to held-out
-   residuals, since those on the training rows are too small. A Student-t likelihood with 4 degrees of freedom keeps
-   single rows from deciding, a ridge keeps it near the trained one, and its level is set by the continuous ranked
-   probability score (CRPS), out of fold. It is then raised for being known from few rows only (`_few_rows`).
-2. With *constant* evidence, the level of log n that scores best.
-3. For each slope a in log n = a · log p + b the smallest b that scores within `tolerance` standard errors of that; of
-   these pairs the one with the least evidence far out, at 5 times the distance of the first percentile of log p below
-   its median. The posterior leaves its prior no further than the data ask for, and returns to it as fast as they allow.
+1. `refit_noise`: the trained noise is too small, because it was trained on the rows it is judged by. Normal and
+   log-normal: the log-variance, a linear function of the latent, is refitted to held-out residuals. A Student-t likelihood
+   with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and its level is set
+   by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known from few rows only
+   (`_few_rows`). Classes: one temperature divides the raw outputs.
+2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median. An
+   event that was never seen in training, of probability P, is worth log(1/P)/log(100) units: as much as a density that is
+   as rare.
+3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows) the
+   data are to keep the weight that the family states (`Family.far_weight`); the level at the median is the least that
+   scores within `tolerance` of the best, and the steepness follows from the two. So the prior has as much of a say as
+   ordinary rows allow, and takes over at the same pace whether a model is precise or not.
 
 The score of a row is the log of the predictive, and for the Normal minus the CRPS, since there the likelihood would use
-the prior's wide variance to mend the noise. The `TRIMMED` share of rows with the lowest density has no say in 2 and 3:
-a few strays would forbid every slope.
+the prior's width to mend the noise. The `TRIMMED` share of rows with the lowest density has no say in 3: a few strays
+would keep every level high.
 """
 
 import math
@@ -26,14 +30,18 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
-from natpn.families.normal import Normal, NormalPosterior
-from natpn.network import LearnedBudget, NaturalPosteriorNetwork
+from natpn.densities import Surprise
+from natpn.families import Bernoulli, DirichletFamily, Normal
+from natpn.families.normal import NormalPosterior
+from natpn.network import GradualBudget, NaturalPosteriorNetwork
+from natpn.network.budgets import FAR, ONSET
 from natpn.training.latents import Latents
 
-SLOPES = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12, 0.08, 0.05, 0.03, 0.02, 0.01, 0.005, 0.002)
+FAR_DISTANCE = 4.0
+LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
 TOP = 20.0
 TRIMMED = 0.002
-_FAR = 5.0
+_RARE = 0.01
 _FOLDS = 10
 _DEGREES = 4.0
 _RIDGE = 10.0
@@ -42,10 +50,28 @@ Array = NDArray[np.float64]
 
 
 @torch.no_grad()
-def refit_variance(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
-    """Refit the log-variance output of the decoder to held-out residuals."""
-    if not isinstance(network.family, Normal):
-        return
+def refit_noise(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
+    """Refit what the decoder says of the noise to held-out rows; families without a noise of their own are left alone."""
+    if isinstance(network.family, Normal):
+        _refit_variance(network, held_out)
+    elif isinstance(network.family, Bernoulli | DirichletFamily):
+        _refit_temperature(network, held_out)
+
+
+def _refit_temperature(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
+    """Divide the raw outputs by the temperature of the best held-out likelihood, drawn a little towards 1."""
+    raw, weight = held_out.raw.double(), held_out.weight.double()
+
+    def loss(log_temperature: float) -> float:
+        likelihood = network.family.log_likelihood(raw * math.exp(-log_temperature), held_out.y)
+        return float(0.5 * log_temperature**2 - weight @ likelihood)
+
+    factor = math.exp(-minimize_scalar(loss, bounds=(-3, 3), method="bounded").x)
+    network.decoder.weight.mul_(factor)
+    network.decoder.bias.mul_(factor)
+
+
+def _refit_variance(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
     centred = network.family.statistics(held_out.y.double())[..., 0]
     residual, trained, z, weight = (
         t.double().cpu().numpy()
@@ -103,49 +129,47 @@ def _minimiser(
 
 @torch.no_grad()
 def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: float) -> None:
-    """Set slope and level of a learned budget; other budgets are left as they are.
+    """Set a gradual budget, and the weight of surprise; other budgets are left as they are.
 
     Args:
         network: The network.
         held_out: What it says about held-out rows.
-        tolerance: How many standard errors of the mean score the slope may cost.
+        tolerance: Which share of the best score the evidence may cost.
     """
-    if not isinstance(network.budget, LearnedBudget):
+    budget = network.budget
+    if not isinstance(budget, GradualBudget):
         return
-    log_density = network.density(held_out.features).double()
-    kept = log_density.argsort()[int(TRIMMED * len(log_density)) :]
-    log_density, weight = log_density[kept], held_out.weight[kept].double()
-    weight = weight / weight.sum()
+    density, features = network.density, held_out.features
+    without = density.density(features[..., :-1]) if isinstance(density, Surprise) else density(features)
+    middle, low = (float(without.double().quantile(q)) for q in (0.5, _RARE))
+    unit = max(middle - low, math.sqrt(density.n_continuous))
+    if isinstance(density, Surprise):
+        density.weight.fill_(unit / -math.log(_RARE))
+    budget.set(middle, unit, 0.0, 1.0)
+    distance = budget.distance(density(features)).double()
+    kept = distance.argsort(descending=True)[int(TRIMMED * len(distance)) :]
+    beyond = max(FAR_DISTANCE, 1.5 * float(distance[kept[0]]))
+    weight = held_out.weight[kept].double() / held_out.weight[kept].double().sum()
+    log_density = density(features[kept]).double()
     score = _scorer(network, network.family.link(network.decoder(held_out.latent[kept])), held_out.y[kept])
 
-    def mean(log_n: Tensor) -> float:
-        return float(weight @ score(log_n))
+    prior = float(network.prior_log_n)
+    far = prior + math.log(network.family.far_weight / (1 - network.family.far_weight))
 
-    levels = torch.arange(0, TOP + 0.01, 0.5).tolist()
-    constant = [mean(torch.full_like(log_density, level)) for level in levels]
-    best = int(np.argmax(constant))
-    rows = score(torch.full_like(log_density, levels[best]))
-    spread = float((weight @ (rows - constant[best]).square()).sqrt()) / math.sqrt(len(rows))
-    enough = constant[best] - tolerance * spread
-    middle, low = (float(log_density.quantile(q)) for q in (0.5, 0.01))
+    def power(level: float) -> float:
+        return max((level - far - 2 * math.log1p(beyond / FAR)) / math.log1p(beyond / ONSET), 0.1)
 
-    def passes(slope: float, level: float) -> bool:
-        return mean((slope * (log_density - middle) + level).clamp(max=60)) >= enough
+    def mean(level: float) -> float:
+        budget.set(middle, unit, level, power(level))
+        return float(weight @ score(budget(log_density)))
 
-    pairs = [(slope, level) for slope in SLOPES if (level := _least(slope, passes)) is not None]
-    if not pairs:
-        pairs = [(SLOPES[-1], levels[best])]
-    slope, level = min(pairs, key=lambda pair: pair[1] - pair[0] * _FAR * (middle - low))
-    network.budget.set(slope, level - slope * middle)
-
-
-def _least(slope: float, passes: Callable[[float, float], bool]) -> float | None:
-    """Return the least level that passes, to a quarter; None if none does."""
-    level = next((b for b in range(0, int(TOP) + 1, 2) if passes(slope, b)), None)
-    if not level:
-        return level
-    finer = (level - 2 + k / 4 for k in range(1, 8))
-    return next((b for b in finer if passes(slope, b)), level)
+    levels = np.arange(prior + LEAST, max(prior + LEAST, TOP) + 0.01, 0.5)
+    scores = np.array([mean(level) for level in levels])
+    nothing = float(weight @ score(torch.full_like(log_density, -50.0)))
+    best = float(scores.max())
+    enough = best - tolerance * min(abs(best), max(best - nothing, 0.0))
+    level = float(levels[np.argmax(scores >= enough)])
+    budget.set(middle, unit, level, power(level))
 
 
 def _scorer(network: NaturalPosteriorNetwork, chi: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:

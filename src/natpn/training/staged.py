@@ -17,9 +17,9 @@ import torch
 
 from natpn import parallel
 from natpn.encoders import TabularEncoder
-from natpn.network import LearnedBudget, NaturalPosteriorNetwork
+from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.stacked import stackable
-from natpn.training.align import refit_variance, set_budget
+from natpn.training.align import refit_noise, set_budget
 from natpn.training.data import Rows
 from natpn.training.descent import Descent, descend
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
@@ -46,7 +46,7 @@ class Staged:
         max_gradient_norm: Longer gradients are shortened to it.
         density_rows: At most this many training rows are used to fit the density.
         density_epochs: Epochs for densities that need gradient descent.
-        tolerance: How many standard errors of the held-out score the slope of the evidence may cost.
+        tolerance: Which share of the best held-out score the fall of the evidence may cost.
     """
 
     max_epochs: int | None = None
@@ -57,7 +57,7 @@ class Staged:
     max_gradient_norm: float = 10.0
     density_rows: int = 20_000
     density_epochs: int = 100
-    tolerance: float = 0.1
+    tolerance: float = 0.005
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all stages."""
@@ -105,6 +105,7 @@ class Staged:
                 members[0].decoder.bias.copy_(bias)
             return scale
         for member in members:
+            member.see_targets(y, weight)
             prepare(session, member)
             scale = start_at_marginal(member, y, weight)
         session.finish("prepare")
@@ -118,11 +119,10 @@ class Staged:
         for member in members:
             features = parallel.gather_rows(latents(member, session.validation, session, SAMPLE).features)
             with torch.no_grad():
-                medians.append(float(member.budget.scale(member.density(features)).median()))
+                medians.append(float(member.budget(member.density(features)).median()))
         for member, median in zip(members, medians, strict=True):
-            if isinstance(member.budget, LearnedBudget):
-                with torch.no_grad():
-                    member.budget.level.add_(max(medians) - median)
+            if isinstance(member.budget, GradualBudget):
+                member.budget.level.add_(max(medians) - median)
             parallel.synchronise(member.budget)
         session.finish("level")
 
@@ -131,7 +131,7 @@ class Staged:
             return
         own = latents(member, session.validation, session, SAMPLE)
         held_out = Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
-        refit_variance(member, held_out)
+        refit_noise(member, held_out)
         set_budget(member, held_out, self.tolerance)
         parallel.synchronise(member)
         session.finish(phase)
