@@ -19,7 +19,7 @@ from natpn import training
 from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
-from natpn.estimators.building import Network, build
+from natpn.estimators.building import Network, build, is_paper
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.frames import make_frame
@@ -27,7 +27,7 @@ from natpn.estimators.inputs import TableInputs
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
-from natpn.families import Posterior
+from natpn.families import Family, Posterior
 from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
 
 _CHUNK = 4096
@@ -111,6 +111,7 @@ class NatPNEstimator(DataEstimator):
             progress=bool(self.verbose),
         )
         self.history_ = result.history
+        self._set_fitted_family(self.network_.family)
         self._finish()
         self._calibrate(*data.calibration)
 
@@ -148,8 +149,7 @@ class NatPNEstimator(DataEstimator):
         """Return the prior in training's units, None for the paper's."""
         if isinstance(self.prior, str):
             check_choice("prior", self.prior, ["marginal", "paper"])
-            paper = self.prior == "paper" or self.scheme == "paper" or isinstance(self.scheme, training.Paper)
-            return None if paper else "marginal"
+            return None if self.prior == "paper" or is_paper(self.scheme) else "marginal"
         if isinstance(self.prior, Evidence):
             chi, n = self.prior.chi, float(self.prior.log_n.double().exp())
         else:
@@ -169,6 +169,10 @@ class NatPNEstimator(DataEstimator):
             raise ValueError(
                 f"prior: chi = {chi.tolist()} with n = {n} is not a proper prior of {self.family_!r}"
             ) from None
+
+    def _set_fitted_family(self, family: Family) -> None:
+        """Take note of the family that training arrived at."""
+        self.family_ = family
 
     def _express(self, chi: Tensor) -> Tensor:
         """Return χ in the user's units as it is in training's."""

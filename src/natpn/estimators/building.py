@@ -58,7 +58,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         for i in range(size):
             torch.manual_seed(seed + i)
-            if scheme == "paper" or isinstance(scheme, Paper):
+            if is_paper(scheme):
                 member = _paper(shape, family, surprise, encoder, density, latent_dim, budget, prior)
             else:
                 member = default_network(
@@ -75,6 +75,11 @@ def build(
                 )
             members.append(member)
     return members[0] if size == 1 else NaturalPosteriorEnsemble(members)
+
+
+def is_paper(scheme: str | Scheme) -> bool:
+    """Say whether it is the paper's scheme."""
+    return scheme == "paper" or isinstance(scheme, Paper)
 
 
 def _encoder(encoder: EncoderChoice, shape: Sequence[int], latent_dim: int) -> nn.Module | None:

@@ -33,11 +33,12 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
         values = self._numbers(y, warn=True)
-        self.family_ = choose_family(self.family, values)
-        if self.family == "auto" and self.verbose:
-            print(f"family: {self.family_!r}")
+        self.family_ = self._choose_family(values)
         self._check_support(values)
         return values, np.zeros(len(values), np.int64)
+
+    def _choose_family(self, y: Floats) -> Family:
+        return choose_family(self.family, y)
 
     def _encode_targets(self, y: Any) -> Floats:
         values = self._numbers(y, warn=False)

@@ -1,5 +1,6 @@
 """The regressor, for every family of numbers and vectors."""
 
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -9,10 +10,14 @@ from torch import Tensor
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.building import is_paper
+from natpn.estimators.data import Floats
 from natpn.estimators.numbers import NumberTargets
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
+from natpn.families.negative_binomial import NegativeBinomial
+from natpn.families.poisson import Poisson
 from natpn.training import Scheme
 
 
@@ -20,7 +25,9 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
     """Predict the distribution of numbers, counts or vectors, the noise in the data, and how much is known.
 
     Args:
-        family: A name in `natpn.families.FAMILIES` or a family; "auto" picks one from the targets.
+        family: "auto" picks one from the targets: vectors, counts (Poisson, or negative binomial if they spread more),
+            positive numbers over several decades (log-normal), or else Normal; `family_` says which. Or a name in
+            `natpn.families.FAMILIES`, or a family. The size of "negative_binomial" is found on held-out rows.
         encoder: "auto", "tabular", "image", "resnet18", a module that maps standardised inputs to
             (rows, latent_dim), or a function that makes one; members of an ensemble have copies of a module, weights
             included, and modules of their own from a function.
@@ -64,7 +71,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
 
     def __init__(
         self,
-        family: str | Family = "normal",
+        family: str | Family = "auto",
         *,
         encoder: EncoderChoice = "auto",
         density: str | Density = "auto",
@@ -106,6 +113,18 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
             verbose=verbose,
         )
         self.family = family
+
+    def _choose_family(self, y: Floats) -> Family:
+        """Leave the size of counts open where it is to be found, which only the staged scheme does."""
+        chosen = super()._choose_family(y)
+        is_open = self.family == "negative_binomial" or (self.family == "auto" and isinstance(chosen, Poisson))
+        return NegativeBinomial(None) if is_open and not is_paper(self.scheme) else chosen
+
+    def _set_fitted_family(self, family: Family) -> None:
+        super()._set_fitted_family(family)
+        self.units_ = replace(self.units_, family=family)
+        if self.family == "auto" and self.verbose:
+            print(f"family: {family!r}")
 
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))

@@ -151,6 +151,16 @@ class Family(ABC):
         chi, n = self._marginal(checked, weight)
         return self.prior(chi, n, device=checked.device)
 
+    def refined(self, raw: Tensor, y: Tensor, weight: Tensor) -> "Family":
+        """Return the family with what is left to be found from held-out rows, given what a network says of them.
+
+        Args:
+            raw: Raw outputs, shape (rows, S).
+            y: Targets.
+            weight: How much each row counts.
+        """
+        return self
+
     def posterior(self, evidence: Evidence) -> "Posterior[Any]":
         """Return the distribution over parameters that the evidence, which includes the prior, amounts to."""
         self._check_size(evidence.chi)

@@ -16,6 +16,7 @@ from natpn.network.natural_posterior import NaturalPosteriorNetwork
 COMPONENTS = 60
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
+BANDWIDTH = 0.1
 
 
 def default_network(
@@ -36,7 +37,8 @@ def default_network(
     Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces; images through
     the paper's convolutions. The density sees the latent vector and the leading principal components of the input. It
     is a Gaussian mixture of up to 60 components, each with at least twice as many training rows as there are
-    features, and its covariances are drawn towards the pooled one with the weight of a fifth as many rows.
+    features; its covariances are drawn towards the pooled one with the weight of a fifth as many rows, and blurred by a
+    tenth of the data's spread.
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
@@ -70,7 +72,7 @@ def default_network(
     dim = latent_dim + bypass.n_components
     if density is None:
         components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-        density = GaussianMixture(dim, components, shrinkage=SHRINKAGE * dim)
+        density = GaussianMixture(dim, components, SHRINKAGE * dim, BANDWIDTH)
     elif isinstance(density, str):
         density = densities.get(density, dim)
     if surprise:

@@ -8,8 +8,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known from few rows only
    (`_few_rows`). Classes: one temperature divides the raw outputs.
 2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median. An
-   event that was never seen in training, of probability P, is worth log(1/P)/log(100) units: as much as a density that is
-   as rare.
+   event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is more than
+   for a density that is as rare: it takes all away that a column had to say.
 3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows) the
    data are to keep the weight that the family states (`Family.far_weight`); the level at the median is the least that
    scores within `tolerance` of the best, and the steepness follows from the two. So the prior has as much of a say as
@@ -37,6 +37,7 @@ from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.budgets import FAR, ONSET
 from natpn.training.latents import Latents
 
+EVENT = 3.0
 FAR_DISTANCE = 4.0
 LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
 TOP = 20.0
@@ -144,7 +145,7 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: f
     middle, low = (float(without.double().quantile(q)) for q in (0.5, _RARE))
     unit = max(middle - low, math.sqrt(density.n_continuous))
     if isinstance(density, Surprise):
-        density.weight.fill_(unit / -math.log(_RARE))
+        density.weight.fill_(EVENT * unit / -math.log(_RARE))
     budget.set(middle, unit, 0.0, 1.0)
     distance = budget.distance(density(features)).double()
     kept = distance.argsort(descending=True)[int(TRIMMED * len(distance)) :]

@@ -71,6 +71,7 @@ class Staged:
                 trainees[_name("representation", i, members)] = PlainLoss(member, scale)
         for phase, trainee in trainees.items():
             descend(session, phase, trainee, session.train, session.validation, self._descent(session, members))
+        self._refine(session, members)
         for i, member in enumerate(members):
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
             fit_density(session, _name("density", i, members), member, density, self.density_rows)
@@ -110,6 +111,16 @@ class Staged:
             scale = start_at_marginal(member, y, weight)
         session.finish("prepare")
         return scale
+
+    def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""
+        own = latents(members[0], session.validation, session, SAMPLE)
+        raw, y, weight = (parallel.gather_rows(t) for t in (own.raw, own.y, own.weight))
+        family = members[0].family.refined(raw, y, weight)
+        if family != members[0].family:
+            for member in members:
+                member.family = family
+                member.see_targets(*targets(session))
 
     def _level(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Give all members the same median evidence, the largest: else the one with the most would speak for all."""
