@@ -16,7 +16,7 @@ from natpn.network.natural_posterior import NaturalPosteriorNetwork
 COMPONENTS = 60
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
-BANDWIDTH = 0.1
+BANDWIDTH = 0.05
 
 
 def default_network(
@@ -38,7 +38,7 @@ def default_network(
     the paper's convolutions. The density sees the latent vector and the leading principal components of the input. It
     is a Gaussian mixture of up to 60 components, each with at least twice as many training rows as there are
     features; its covariances are drawn towards the pooled one with the weight of a fifth as many rows, and blurred by a
-    tenth of the data's spread.
+    few hundredths of the data's spread.
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
