@@ -65,12 +65,14 @@ def test_indicators_and_surprise_go_their_own_ways():
         network.eval()
         latent, _ = network.represent(x)
         network.density.refit(network.features(x, latent))
-        network.budget.set(0.5, -20.0)  # below the largest log n
+        network.density.weight.fill_(5.0)
         surprising = x.clone()
         surprising[:, -1] = -3.0
         before, after = network(x).evidence, network(surprising).evidence
+        features = network.features(surprising, latent)
     assert torch.equal(before.chi, after.chi)
-    assert_close(before.log_n - after.log_n, 3 * network.budget.slope.detach().expand(50), rtol=1e-4, atol=1e-4)
+    assert (after.log_n < before.log_n).all()
+    assert_close(network.density(features), network.density.density(features[:, :-1]) - 15.0)
 
 
 def test_surprise_is_added_and_the_rest_is_the_density():
@@ -79,6 +81,8 @@ def test_surprise_is_added_and_the_rest_is_the_density():
     z = torch.randn(40, 4)
     density.refit(z)
     assert_close(density(z), density.density(z[:, :3]) + z[:, 3])
+    density.weight.fill_(7.0)
+    assert_close(density(z), density.density(z[:, :3]) + 7 * z[:, 3])
     assert density.n_continuous == 3
     assert bool(density(torch.tensor([[1e30, 0.0, 0.0, -1e30]])).isfinite())
     other = Surprise(GaussianMixture(3, 2))

@@ -147,28 +147,50 @@ def test_the_papers_budgets():
         budget = budgets.get(name, 8)
         budget.see_rows(50)
         assert_close(budget(log_p), log_p + log_budget)
-    assert set(want) | {"learned"} == set(BUDGETS)
+    assert set(want) | {"gradual", "learned"} == set(BUDGETS)
 
 
 @pytest.mark.parametrize("name", BUDGETS)
 def test_budgets_increase_with_the_density_and_are_never_nan_or_infinite_above(name):
     budget = budgets.get(name, 16)
-    log_p = torch.tensor([-torch.inf, -1e30, -1e5, -5.0, 0.0, 5.0, 1e30])
+    log_p = torch.tensor([-torch.inf, -1e30, -1e5, -30.0, -25.0, -20.0])
     log_n = budget(log_p)
-    assert not log_n.isnan().any()
-    assert log_n.max() <= 60
+    assert log_n.isfinite()[1:].all()
     assert log_n[0] == -torch.inf
-    assert (log_n.diff()[:-1] > 0).all()
+    assert (log_n.diff() > 0).all()
 
 
 @pytest.mark.parametrize(("slope", "level"), [(1.0, 0.0), (0.01, 20.0), (0.0011, -3.0), (30.0, 1.0)])
 def test_a_learned_budget_can_be_set(slope, level):
     budget = budgets.get("learned", 4)
     budget.set(slope, level)
-    assert_close(budget(torch.tensor([1.0, 2.0])), torch.tensor([slope + level, 2 * slope + level]).clamp(max=60))
+    assert_close(budget(torch.tensor([1.0, 2.0])), torch.tensor([slope + level, 2 * slope + level]))
     with torch.no_grad():
         budget.raw_slope.fill_(-1e4)
     assert budget(torch.tensor(-1e9)) < -1e5
+
+
+def test_a_gradual_budget_falls_as_a_power_of_the_distance():
+    budget = budgets.get("gradual", 4).double()
+    budget.set(centre=-10.0, unit=5.0, level=8.0, power=2.0)
+    distance = torch.tensor([-2.0, 0.0, 1.0, 4.0, 1e3], dtype=torch.float64)
+    assert_close(budget.distance(-10 - 5 * distance), distance)
+    h = (distance + torch.sqrt(distance**2 + 4 * 0.05**2)) / 2
+    assert_close(budget(-10 - 5 * distance), 8 - 2 * torch.log1p(h / 0.2) - 2 * torch.log1p(h / 100))
+    nearer, farther = budget(torch.tensor([-1e8, -1e9], dtype=torch.float64))
+    assert abs(float(nearer - farther) - 4 * math.log(10)) < 1e-3  # 2 of its own, 2 far out
+    dense = budget(torch.linspace(0, 1e4, 50, dtype=torch.float64))
+    assert len(dense.unique()) == 50  # rows that are denser than any held-out one still rank
+
+
+def test_the_posterior_counts_no_more_than_it_can_and_the_ranking_is_not_cut():
+    network = make(budget="learned").eval()
+    network.budget.set(1.0, 1000.0)
+    x = torch.randn(20, 4)
+    posterior, evidence = network(x)
+    assert evidence.log_n.min() > 900
+    assert len(evidence.log_n.unique()) > 15  # float32 has few digits at 1,000
+    assert_close(posterior.evidence.log_n, torch.full((20,), 60.0))
 
 
 # ---- bypass --------------------------------------------------------------------------------------
@@ -209,6 +231,8 @@ def test_the_density_sees_the_bypass_and_the_decoder_does_not():
         (lambda: make(bypass=nn.Identity()), "bypass.*latent_dim"),
         (lambda: NaturalPosteriorNetwork(nn.Identity(), families.get("poisson"))(torch.randn(2, 3)), "encoder.*16"),
         (lambda: budgets.get("learned", 3).set(0.0, 1.0), "slope"),
+        (lambda: budgets.get("gradual", 3).set(0.0, 0.0, 1.0, 1.0), "unit and power"),
+        (lambda: make(prior="marginl"), "prior.*Did you mean 'marginal'"),
         (lambda: budgets.get("rows", 3).see_rows(0), "n: expected"),
         (lambda: PrincipalComponents(3).fit(torch.randn(5, 4)), r"x: expected.*\(3,\)"),
         (lambda: PrincipalComponents(3).fit(torch.full((5, 3), torch.nan)), "x: expected finite"),

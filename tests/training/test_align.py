@@ -1,11 +1,14 @@
 """The last stage: noise and evidence on held-out rows."""
 
+import math
+
 import pytest
 import torch
+from torch import nn
 
-from natpn import encoders, families
+from natpn import densities, encoders, families
 from natpn.network import NaturalPosteriorNetwork
-from natpn.training.align import refit_variance, set_budget
+from natpn.training.align import EVENT, refit_noise, set_budget
 from natpn.training.latents import Latents
 
 
@@ -20,10 +23,12 @@ def held_out(network, rows=2000, deviation=None, seed=0):
     return Latents(z, raw, z.clone(), y, torch.ones(rows))
 
 
-def make(family="normal", **options):
+def make(family="normal", n_classes=None, **options):
     torch.manual_seed(0)
+    chosen = families.get(family, **({} if n_classes is None else {"n_classes": n_classes}))
+    options = {"prior": "marginal"} | options
     network = NaturalPosteriorNetwork(
-        encoders.get("tabular", n_features=2, latent_dim=3), families.get(family), latent_dim=3, **options
+        encoders.get("tabular", n_features=2, latent_dim=3), chosen, latent_dim=3, **options
     )
     network.density.refit(torch.randn(4000, 3, generator=torch.Generator().manual_seed(1)))
     return network.eval()
@@ -34,7 +39,7 @@ def test_the_variance_is_refitted_to_held_out_residuals(deviation):
     network = make()
     data = held_out(network, 5000, deviation)
     before = network.decoder.weight[0].clone()
-    refit_variance(network, data)
+    refit_noise(network, data)
     with torch.no_grad():
         fitted = network.family.link(network.decoder(data.latent))[:, 1].log()
     truth = 2 * torch.as_tensor(deviation(data.latent)).log().expand(5000)
@@ -46,64 +51,131 @@ def test_a_few_wild_rows_do_not_decide_the_variance():
     network = make()
     data = held_out(network, 1000)
     data.y[:5] += 100.0
-    refit_variance(network, data)
+    refit_noise(network, data)
     variance = network.family.link(network.decoder(data.latent)).detach()[:, 1].median()
     assert 0.07 < float(variance) < 0.12
 
 
-def test_familiar_rows_keep_their_evidence_and_far_ones_lose_it():
+def test_classes_get_the_temperature_of_held_out_rows():
+    network = make("categorical", n_classes=4)
+    z = torch.randn(4000, 3, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        network.decoder.weight.mul_(6.0)
+        raw = network.decoder(z)
+        truth = raw / 3
+        y = torch.distributions.Categorical(logits=truth).sample().float()
+        refit_noise(network, Latents(z, raw, z, y, torch.ones(4000)))
+        ratio = (network.decoder(z) / truth).median()
+    assert abs(float(ratio) - 1) < 0.1
+
+
+def aligned(network, data, tolerance=0.005):
+    refit_noise(network, data)
+    set_budget(network, data, tolerance)
+    return network
+
+
+def weight_of_data(network, features):
+    with torch.no_grad():
+        log_n = network.budget(network.density(features))
+        return torch.sigmoid(log_n - network.prior_log_n)
+
+
+def test_familiar_rows_keep_their_evidence_and_far_ones_lose_it_gradually():
     network = make()
     data = held_out(network)
-    refit_variance(network, data)
-    set_budget(network, data, tolerance=0.1)
+    network.see_targets(data.y, data.weight)
+    aligned(network, data)
+    assert weight_of_data(network, data.features).min() > 0.5
+    assert weight_of_data(network, data.features).median() > 0.98
+    outward = torch.linspace(0, 60, 601)[:, None] * torch.tensor([1.0, 0.0, 0.0])
+    weight = weight_of_data(network, outward)
+    assert (weight.diff() < 0).all()
+    assert float(((weight > 0.1) & (weight < 0.9)).sum()) / 10 > 1  # over more than one deviation of the data
+    assert weight[-1] < 0.05
+
+
+def test_the_family_says_what_is_left_some_way_out():
+    network = make()
+    data = held_out(network)
+    network.see_targets(data.y, data.weight)
+    aligned(network, data)
+    budget = network.budget
     with torch.no_grad():
-        inside = network.budget(network.density(data.features))
-        outside = network.budget(network.density(data.features + 30))
-    assert inside.median() > 3
-    assert outside.max() < -3
+        distance = max(4.0, 1.5 * float(budget.distance(network.density(data.features)).sort().values[-5]))
+    kept = torch.sigmoid(budget(budget.centre - budget.unit * distance) - network.prior_log_n)
+    assert abs(float(kept) - network.family.far_weight) < 0.01
 
 
-def test_a_larger_tolerance_allows_no_more_evidence_far_out():
-    slopes = []
-    for tolerance in (0.01, 0.1, 1.0):
-        network = make()
-        data = held_out(network)
-        set_budget(network, data, tolerance)
-        slopes.append(float(network.budget(torch.tensor(-300.0)).detach()))
-    assert slopes == sorted(slopes, reverse=True)
-    assert slopes[0] > slopes[-1]
+def test_evidence_costs_ordinary_rows_next_to_nothing():
+    network = make()
+    data = held_out(network, 5000)
+    network.see_targets(data.y, data.weight)
+    aligned(network, data)
+    with torch.no_grad():
+        chi = network.family.link(network.decoder(data.latent)).double()
+        log_n = network.budget(network.density(data.features)).double()
+        scores = []
+        for amount in (log_n, torch.full_like(log_n, 50.0)):
+            predictive = network.predict(network.family.evidence(chi, amount)).posterior.predictive()
+            levels = torch.arange(0.05, 1, 0.1, dtype=torch.float64)[:, None]
+            error = data.y - predictive.icdf(levels)
+            scores.append(float(torch.maximum(levels * error, (levels - 1) * error).mean()))
+    assert scores[0] < 1.01 * scores[1]
 
 
-def test_over_dispersed_counts_get_less_evidence():
-    """The spread of counts beyond Poisson's can only come from the uncertainty about the rate."""
+def test_a_larger_tolerance_gives_the_prior_a_larger_say():
     levels = []
-    for dispersion in (0.0, 1.0):
-        network = make("poisson")
-        z = torch.randn(3000, 3, generator=torch.Generator().manual_seed(2))
-        with torch.no_grad():
-            network.decoder.bias.fill_(3.0)
-            raw = network.decoder(z)
-        rate = raw[:, 0].exp() * (dispersion * torch.randn(3000) - dispersion**2 / 2).exp()
-        set_budget(network, Latents(z, raw, z, torch.poisson(rate), torch.ones(3000)), 0.1)
-        levels.append(float(network.budget(network.density(z)).detach().median()))
-    assert levels[0] > levels[1] + 2
+    for tolerance in (0.0005, 0.005, 0.05):
+        network = make()
+        data = held_out(network, deviation=lambda z: 0.01)
+        network.see_targets(data.y, data.weight)
+        aligned(network, data, tolerance)
+        levels.append(float(network.budget.level))
+    assert levels == sorted(levels, reverse=True)
+    assert levels[0] > levels[-1]
 
 
-def test_fixed_budgets_are_left_alone():
+def test_other_budgets_are_left_alone():
     network = make(budget="exp")
-    set_budget(network, held_out(network), 0.1)
+    set_budget(network, held_out(network), 0.005)
     assert float(network.budget.log_budget) == 3.0
 
 
-def test_a_few_strays_have_no_say_in_the_slope():
-    """Rows far outside whose prediction is right would lose by every return to the prior."""
-    slopes = []
+def test_a_few_strays_have_no_say_in_the_level():
+    """Rows far outside whose prediction is right would keep every level high."""
+    levels = []
     for strays in (0, 3):
         network = make()
         data = held_out(network)
-        refit_variance(network, data)
+        network.see_targets(data.y, data.weight)
+        refit_noise(network, data)
         data.features[:strays] += 12.0
         data.y[:strays] = data.raw[:strays, 0]
-        set_budget(network, data, 0.1)
-        slopes.append(float(network.budget.slope.detach()))
-    assert slopes[1] >= slopes[0]
+        set_budget(network, data, 0.005)
+        levels.append(float(network.budget.level))
+    assert levels[1] <= levels[0] + 0.5
+
+
+def test_an_event_that_never_happened_counts_in_full():
+    torch.manual_seed(0)
+    mixture = densities.get("gaussian_mixture", 3, n_components=1)
+    network = NaturalPosteriorNetwork(nn.Identity(), families.get("normal"), densities.Surprise(mixture), 3, bypass=Last())
+    network.eval().density.refit(torch.randn(4000, 4))
+    plain = held_out(network)
+    data = Latents(plain.latent, plain.raw, torch.cat([plain.features, torch.zeros(2000, 1)], 1), plain.y, plain.weight)
+    aligned(network, data)
+    event = data.features.clone()
+    event[:, -1] = -math.log(100)
+    with torch.no_grad():
+        moved = network.budget.distance(network.density(event)) - network.budget.distance(network.density(data.features))
+    torch.testing.assert_close(moved, torch.full((2000,), EVENT), rtol=1e-3, atol=1e-3)
+
+
+class Last(nn.Module):
+    """A bypass of one feature."""
+
+    latent_dim = 1
+
+    def forward(self, x):
+        return x[..., :1]

@@ -16,11 +16,12 @@ at a = 1.
 The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance
 d = (c − log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
 
-    log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`),   h = log(1 + e^{8d})/8.
+    log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`),   h = (d + √(d² + 4s²))/2,
 
-log p falls with the square of a distance in the latent space, and errors grow with a power of it: so does 1/n. A slope in
-log p itself would be a switch, since log p falls by hundreds within a step. The last term is next to nothing near the
-data; far away it takes the posterior back to its prior however gentle k is.
+where s = 0.05 rounds the corner at d = 0: rows that are denser than the median still differ. log p falls with the
+square of a distance in the latent space, and errors grow with a power of it: so does 1/n. A slope in log p itself
+would be a switch, since log p falls by hundreds within a step. The last term is next to nothing near the data; far
+away it takes the posterior back to its prior however gentle k is.
 
 All are increasing in p(z): they rank inputs as the density does, and far from the training data n falls to 0. log n is
 not cut here, so that it ranks; the posterior counts at most e^`LARGEST` observations.
@@ -40,7 +41,7 @@ FAR = 100.0
 LARGEST = 60.0
 ONSET = 0.2
 SMALLEST_SLOPE = 1e-3
-_SHARPNESS = 8.0
+_CORNER = 0.05
 
 
 class Budget(nn.Module, ABC):
@@ -148,8 +149,14 @@ class GradualBudget(Budget):
 
     def forward(self, log_density: Tensor) -> Tensor:
         """Return log n."""
-        beyond = softplus(_SHARPNESS * self.distance(log_density)) / _SHARPNESS
+        beyond = _beyond(self.distance(log_density))
         return self.level - self.power * torch.log1p(beyond / ONSET) - 2 * torch.log1p(beyond / FAR)
+
+
+def _beyond(distance: Tensor) -> Tensor:
+    """Return h, without cancellation where d is below 0."""
+    root = torch.hypot(distance, torch.full_like(distance, 2 * _CORNER))
+    return torch.where(distance > 0, (distance + root) / 2, 2 * _CORNER**2 / (root - distance))
 
 
 def _log_normal_budget(dim: int) -> float:

@@ -70,7 +70,7 @@ class NaturalPosteriorNetwork(nn.Module):
         family: Family,
         density: str | Density = "gaussian_mixture",
         latent_dim: int = 16,
-        budget: str = "learned",
+        budget: str = "gradual",
         prior: Evidence | Literal["marginal"] | None = None,
         bypass: nn.Module | None = None,
     ) -> None:
