@@ -73,7 +73,7 @@ def check(network: NaturalPosteriorNetwork, evidence) -> None:
         if isinstance(value, Tensor):
             assert value.isfinite().all(), name
     assert posterior.entropy().isfinite().all()
-    assert evidence.log_n[FAR:].max() < -1e3
+    assert evidence.log_n[FAR:].max() < -25
     affine = slice(SCALES.index(1e3), SCALES.index(1e14))  # later the encoders cut at their limit, each entry by itself
     assert (evidence.log_n[affine].diff(dim=0) < 0).all()
     far = network.family.evidence(evidence.chi[FAR:], evidence.log_n[FAR:])
@@ -130,5 +130,5 @@ def test_what_is_not_a_number_gets_the_prior(value):
     x[1, 0] = value
     prediction = network(x)
     assert prediction.evidence.log_n[0].isfinite()
-    assert prediction.evidence.log_n[1] < -1e3
+    assert prediction.evidence.log_n[1] < -100
     assert_close(prediction.posterior.predictive().probs[1].float(), torch.full((3,), 1 / 3))
