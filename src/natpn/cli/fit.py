@@ -65,7 +65,7 @@ def fit(
     if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
     if is_first_process():
-        check_place(out)
+        check_place(out, data)
     check_family(family)
     source, table = read(data)
     X, column = typed(source, table, target, drop, category)

@@ -1,10 +1,6 @@
 """`natpn report`, `natpn serve` and `natpn export`: thin covers of modules that know how."""
 
-import os
-import shutil
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +9,8 @@ from natpn.cli.evaluate import read_all
 from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say
 from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import write_text
+from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.outputs import check_apart
 
 
 def part(module: str, name: str, extra: str) -> Any:
@@ -45,8 +42,9 @@ def report(model: str, data: str, out: str, target: str | None, ood: str | None,
       natpn report rent test.csv --ood other_city.csv --out report.html
     """
     render = part("natpn.report", "render", "report")
+    check_out(out, PAGE, model, data, ood)
     saved, X, y, other = read_all(model, data, target, ood, drop)
-    write_text(out, render(saved.model, X, y, ood=other))
+    write_text(out, render(saved.model, X, y, ood=other), PAGE)
     if out != "-":
         say(f"report  {out}")
 
@@ -80,25 +78,14 @@ def export(model: str, out: str) -> None:
       natpn export rent rent.onnx
     """
     export_onnx = part("natpn.export", "export_onnx", "onnx")
+    check_apart(out, model)
     saved = load(model)
-    place = Path(out)
-    if place.is_dir():
-        raise Problem(f"{out} is a directory; name a file.")
     try:
-        # In a directory of its own: large weights become a second file, whose name the first one holds.
-        beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.absolute().parent))
-    except OSError as error:
-        raise of_system(error, out) from None
-    try:
-        left_out = export_onnx(saved.model, beside / place.name)
-        for path in beside.iterdir():
-            os.replace(path, place.absolute().parent / path.name)
+        left_out = export_onnx(saved.model, out)
     except ImportError as error:
         raise Problem(f"{error.name or error} is not installed; run: pip install 'natpn[onnx]'") from None
     except OSError as error:
         raise of_system(error, out) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     for sentence in left_out:
         note(sentence)
     say(f"onnx    {out}")

@@ -6,7 +6,7 @@ from natpn.cli.models import features, load, located, prepared
 from natpn.cli.printing import progress
 from natpn.cli.problems import Problem
 from natpn.cli.reading import opened
-from natpn.cli.writing import TableWriter, is_parquet, replacing
+from natpn.cli.writing import PREDICTIONS, TableWriter, check_out, is_parquet, replacing
 
 
 @click.command(short_help="Predict new rows, in constant memory.")
@@ -39,12 +39,13 @@ def predict(
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
     """
+    check_out(out, PREDICTIONS, model, data)
     saved = load(model)
     keep = [identifier] if identifier else []
     with opened(data) as source:
         names = features(saved, source, drop, keep)
         first = 0
-        with replacing(out) as file, progress(source, "predict") as advance:
+        with replacing(out, PREDICTIONS) as file, progress(source, "predict") as advance:
             writer = TableWriter(file, is_parquet(out, form))
             for batch in source.batches(list(dict.fromkeys([*keep, *names]))):
                 table = prepared(saved, names, batch, source, first)

@@ -1,24 +1,39 @@
 """One run of training: what was asked for, what happened, and how to go on after a crash.
 
 A run is a list of phases. After each epoch, and after each phase, all that is needed to go on is written to
-`checkpoint_dir`: beside the old file first, then in its place, so that a kill at any moment leaves one that is whole.
+`checkpoint_dir`; a kill at any moment leaves a file that is whole, and a file that is no checkpoint is not replaced.
 It holds plain tensors, numbers and strings, and is read with `weights_only=True`: nothing in it can run code.
 """
 
 import json
-import os
 import time
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import nn
 
 from natpn import parallel
+from natpn.outputs import Kind, check_file, replacing
 from natpn.training.data import Source
 
 FILE = "training.pt"
+
+
+def _is_checkpoint(file: IO[bytes]) -> bool:
+    """Say by the names of its parts whether a file is a checkpoint, without unpacking it."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            index = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            content = archive.read(index)
+    except (zipfile.BadZipFile, StopIteration, OSError, EOFError, NotImplementedError):
+        return False
+    return all(name in content for name in (b"network", b"history", b"finished", b"running"))
+
+
+CHECKPOINT = Kind("a checkpoint that natpn wrote", _is_checkpoint)
 
 
 class TrainingError(RuntimeError):
@@ -62,7 +77,7 @@ class Session:
         """Go on from the checkpoint, if there is one.
 
         Raises:
-            ValueError: If it belongs to another run.
+            ValueError: If it belongs to another run, or is no checkpoint.
         """
         if self.directory is None:
             return
@@ -70,6 +85,7 @@ class Session:
         path = self.directory / FILE
         if not path.exists():
             return
+        check_file(path, CHECKPOINT)
         state = torch.load(path, map_location=self.device, weights_only=True)
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(
@@ -106,12 +122,8 @@ class Session:
                 "finished": self.finished,
                 "running": running,
             }
-            beside = self.directory / f"{FILE}.{os.getpid()}"
-            with beside.open("wb") as file:
+            with replacing(self.directory / FILE, CHECKPOINT) as file:
                 torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.directory / FILE)
         parallel.wait()
 
     def result(self) -> TrainingResult:
