@@ -52,6 +52,9 @@ def check_apart(out: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
     if is_special(out):
         return
     own, above = _identity(out), _identities(out)
+    for path, name in ((os.curdir, "working"), (os.path.expanduser("~"), "home")):
+        if own in _identities(path):
+            raise ValueError(f"{out}: it is or holds the {name} directory; name a directory of its own")
     for path in inputs:
         identity = _identity(path)
         if identity is None:
@@ -62,9 +65,6 @@ def check_apart(out: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
             raise ValueError(f"{out}: it lies in {path}, which is read; {_PLACE}")
         if own in _identities(path):
             raise ValueError(f"{out}: it holds {path}, which is read; {_PLACE}")
-    for path, name in ((os.curdir, "working"), (os.path.expanduser("~"), "home")):
-        if own is not None and own in _identities(path):
-            raise ValueError(f"{out}: it is or holds the {name} directory; name a directory of its own")
 
 
 def check_file(out: str | PathLike[str], kind: Kind) -> None:
