@@ -160,10 +160,11 @@ def test_places_that_cannot_be_written(model, new, tmp_path):
 
 def test_a_failure_leaves_the_old_file(model, new, tmp_path):
     out = tmp_path / "out.csv"
-    out.write_text("old")
+    old = run("predict", model, new, "--id", "flat").stdout
+    out.write_text(old)
     bad = write(tmp_path / "a.csv", [*rows(3, 0), ["f", "large", "hills", "true", "2000-01-01", "1"]])
     refused(run("predict", model, bad, "--out", out))
-    assert out.read_text() == "old"
+    assert out.read_text() == old
     assert run("predict", model, new, "--out", out).exit_code == 0
     assert out.read_text().startswith("prediction")
 

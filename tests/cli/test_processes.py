@@ -50,7 +50,7 @@ def test_a_request_to_end_is_met_as_an_interrupt_is(tmp_path):
 import os, signal, sys
 from natpn.cli import main, writing
 def end(path):
-    with writing.replacing(path) as file:
+    with writing.replacing(path, writing.PREDICTIONS) as file:
         file.write(b"half")
         os.kill(os.getpid(), signal.SIGTERM)
 sys.modules["natpn.cli.predict"].load = lambda model: end("out.csv")
@@ -131,4 +131,4 @@ def test_torchrun_fits_in_several_processes(train, tmp_path):
     assert code == 0, err
     assert out.count("model   ") == out.count("family ") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
-    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors", "table.json"]
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]

@@ -143,15 +143,35 @@ def test_a_place_that_cannot_be_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+@pytest.fixture
+def empty_graph(monkeypatch):
+    """Let exports be quick: of a graph without operators."""
+    graph = onnx.helper.make_graph([], "empty", [], [])
+    monkeypatch.setattr(writing, "_translate", lambda answers: onnx.helper.make_model(graph))
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, empty_graph):
     def fail(*arguments):
         raise OSError("No space left on device")
 
-    (tmp_path / "m.onnx").write_bytes(b"old")
+    export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    old = (tmp_path / "m.onnx").read_bytes()
     monkeypatch.setattr(writing.os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        writing._write(tmp_path / "m.onnx", b"new")
-    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
+        export_onnx(fitted("exponential"), tmp_path / "m.onnx")
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [old]
+
+
+@pytest.mark.parametrize("content", [b"mine", onnx.helper.make_model(onnx.helper.make_graph([], "mine", [], []))])
+def test_a_file_replaces_one_of_ours_and_no_other(content, tmp_path, monkeypatch, empty_graph):
+    for _ in range(2):
+        export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    mine = content if isinstance(content, bytes) else content.SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(mine)
+    monkeypatch.setattr(writing, "_translate", None)  # before the work
+    with pytest.raises(ValueError, match=r"m.onnx: it exists and is not an ONNX file that natpn wrote; choose another"):
+        export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").read_bytes() == mine
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
