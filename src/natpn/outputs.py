@@ -52,8 +52,8 @@ def check_apart(out: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
     if is_special(out):
         return
     own, above = _identity(out), _identities(out)
-    for path, name in ((os.curdir, "working"), (os.path.expanduser("~"), "home")):
-        if own in _identities(path):
+    for guarded, name in ((os.curdir, "working"), (os.path.expanduser("~"), "home")):
+        if own in _identities(guarded):
             raise ValueError(f"{out}: it is or holds the {name} directory; name a directory of its own")
     for path in inputs:
         identity = _identity(path)
@@ -105,8 +105,8 @@ def replacing(out: str | PathLike[str], kind: Kind) -> Iterator[IO[bytes]]:
         OSError: If it cannot be written; what was there stays.
     """
     if is_special(out):
-        with open(out, "wb") as file:
-            yield file
+        with open(out, "wb") as stream:
+            yield stream
         return
     check_file(out, kind)
     place = Path(os.path.realpath(out))
