@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,6 +181,28 @@ def test_saves_of_several_processes_at_once_end_with_one_whole_model(models, tmp
     assert which(place, models) in (0, 1)
     assert files(place) == FILES
     assert files(tmp_path) == ["model"]
+
+
+def test_a_reader_between_the_steps_of_a_save_looks_again(models, tmp_path, monkeypatch):
+    """It has read the old tensors and the new configuration when the tensors get their name."""
+    place, other = tmp_path / "model", tmp_path / "other"
+    models[0].save(place)
+    models[1].save(other)
+    named = json.loads((other / "config.json").read_text())["tensors_sha256"]
+    hidden = place / f".natpn-{named}.safetensors"
+    shutil.copy(other / "model.safetensors", hidden)
+    shutil.copy(other / "config.json", place)
+    read = Path.read_bytes
+
+    def and_rename(path):
+        content = read(path)
+        if path.name == "model.safetensors" and hidden.exists():
+            os.replace(hidden, path)
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", and_rename)
+    assert which(place, models) == 1
+    assert files(place) == FILES
 
 
 def test_a_file_that_is_killed_at_every_step_of_its_replacement(tmp_path):

@@ -308,6 +308,10 @@ def test_permissions_stay(here):
     assert run("predict", "model", "data.csv", "--out", "out.csv").exit_code == 0
     assert os.stat("out.csv").st_mode == before.st_mode
     assert os.stat("out.csv").st_ino != before.st_ino
+    for name in ("model/config.json", "model/model.safetensors"):
+        os.chmod(name, 0o600)
+    natpn.load(FIXTURE).save("model")
+    assert [oct(path.stat().st_mode & 0o777) for path in Path("model").iterdir()] == ["0o600"] * 2
 
 
 def test_a_file_that_appears_meanwhile_stays(tmp_path):

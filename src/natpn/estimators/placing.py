@@ -7,6 +7,7 @@ under either name. So it finds the old model or the new one, whole, whenever a s
 finishes what was begun. Whatever else is in the directory stays.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -57,8 +58,10 @@ def read(place: str | PathLike[str]) -> tuple[dict[str, Any], bytes]:
         named = config.get("tensors_sha256")
         names = [TENSORS, *([_staged(named)] if isinstance(named, str) and _HASH.fullmatch(named) else [])]
         for name in names:
-            if (path / name).is_file() and _sha256(content := (path / name).read_bytes()) == named:
-                return config | {"table": _notes(path, config)}, content
+            with contextlib.suppress(FileNotFoundError):  # it may get its other name at this moment
+                content = (path / name).read_bytes()
+                if _sha256(content) == named:
+                    return config | {"table": _notes(path, config)}, content
     if not (path / TENSORS).is_file():
         raise FileNotFoundError(f"{path}: {TENSORS} is missing; copy the whole directory")
     raise ValueError(
@@ -149,6 +152,8 @@ def _finish(path: Path) -> None:
                 shutil.copyfileobj(tensors, file)
             os.unlink(path / name)
         else:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(path / TENSORS, path / name)
             os.replace(path / name, path / TENSORS)
     if config is not None and "table" in config and _own_notes(path) is not None:
         os.unlink(path / _NOTES)
