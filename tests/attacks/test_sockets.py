@@ -137,16 +137,19 @@ def test_a_head_without_end(model, tally, start):
 
 
 def test_beyond_the_limit_the_oldest_silent_socket_makes_room(model, tally):
-    with serving(create_app(model), http=Connection, limit_concurrency=20) as address:
-        with httpx.Client(base_url=address, trust_env=False, timeout=5) as client, ExitStack() as stack:
-            assert client.get("/health").status_code == 200
-            silent = stack.enter_context(connected(address, 60))
-            assert get(address) == 200
-            # The connection that was answered before them all is still there.
-            assert client.get("/health").status_code == 200
-            assert seconds_until_closed(silent[0]) < 1
-            silent[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert silent[-1].recv(65536).startswith(b"HTTP/1.1 200")
+    with (
+        serving(create_app(model), http=Connection, limit_concurrency=20) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=5) as client,
+        ExitStack() as stack,
+    ):
+        assert client.get("/health").status_code == 200
+        silent = stack.enter_context(connected(address, 60))
+        assert get(address) == 200
+        # The connection that was answered before them all is still there.
+        assert client.get("/health").status_code == 200
+        assert seconds_until_closed(silent[0]) < 1
+        silent[-1].sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert silent[-1].recv(65536).startswith(b"HTTP/1.1 200")
     tally(tried=60, refused=60)
 
 

@@ -18,8 +18,7 @@ from typing import IO, Any
 from natpn.cli.problems import Problem, of_system
 
 GROUP = 1 << 16  # rows that Parquet keeps together
-# A spreadsheet takes a cell that begins so for a formula and runs it, unless it is a number. After an apostrophe it is a
-# text.
+# A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
 FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
 
 

@@ -1,7 +1,6 @@
 """Reading models that were written by `natpn.estimators.saving`."""
 
 import hashlib
-import json
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import nn
 
 from natpn import families
 from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.checking import build_network, check_config, read_json
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.inputs import KINDS
@@ -52,13 +52,13 @@ def load(directory: str | PathLike[str], *, encoder: nn.Module | None = None) ->
         raise ValueError(f"{place / TENSORS}: it was cut short or changed since it was written; save the model again")
     try:
         return _rebuild(config, load_tensors(content), encoder)
-    except (KeyError, TypeError, AttributeError, IndexError, SafetensorError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{place}: the model cannot be read, {type(error).__name__}: {error}") from error
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config = read_json(path.read_bytes())
     except (ValueError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: it was cut short or is no JSON ({error}); save the model again") from None
     if not isinstance(config, dict) or not isinstance(config.get("schema"), int):
@@ -76,6 +76,7 @@ def _read_config(path: Path) -> dict[str, Any]:
 def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: nn.Module | None) -> NatPNEstimator:
     if config["class"] not in CLASSES:
         raise ValueError(f"The model is a {config['class']!r}; known are {', '.join(CLASSES)}")
+    check_config(config, tensors)
     parameters = dict(config["parameters"])
     for name, value in parameters.items():
         if isinstance(value, dict):
@@ -92,9 +93,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
         model.units_ = Units.from_config(model.family_, config["units"])
     if isinstance(model, NatPNClassifier):
         model.classes_ = np.array(config["classes"]["labels"], dtype=config["classes"]["dtype"])
-    model.network_ = model._build(model.n_rows_, 0)
-    state = {k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")}
-    model.network_.load_state_dict(state)
+    model.network_ = build_network(model, tensors)
     model._finish()
     scores = tensors.get("calibration.scores")
     model.calibration_ = Calibration(
