@@ -19,9 +19,10 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(natpn.__file__).parents[1]),
 
 
 @contextmanager
-def server_process() -> Iterator[tuple[str, int]]:
-    """Start a server, and give its address and the number of its process."""
-    command = [sys.executable, "-c", CODE, str(MODEL)]
+def server_process(files: int = 20_000) -> Iterator[tuple[str, int]]:
+    """Start a server that may have so many files open, if the system allows it; give its address and process number."""
+    limited = f'ulimit -n {files} 2> /dev/null; exec "$@"'
+    command = ["sh", "-c", limited, "sh", sys.executable, "-c", CODE, str(MODEL)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
         yield process.stdout.readline().partition(" at ")[2].partition("/ (")[0], process.pid

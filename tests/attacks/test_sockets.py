@@ -64,8 +64,9 @@ def seconds_until_closed(connection, trickle=None):
     return time.monotonic() - start
 
 
-def test_1010_silent_sockets_stop_no_one(many_files, tally):
-    with server_process() as (address, _), connected(address, 1010):
+@pytest.mark.parametrize("files", [512, 20_000])
+def test_1010_silent_sockets_stop_no_one(many_files, tally, files):
+    with server_process(files) as (address, _), connected(address, 1010):
         start = time.monotonic()
         assert get(address) == 200
         assert httpx.post(address + "/predict", json=ROW, trust_env=False, timeout=5).status_code == 200
