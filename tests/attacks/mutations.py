@@ -23,8 +23,7 @@ from natpn.estimators import saving
 
 HUGE = 10**12
 QUICK: list[Any] = [HUGE, -1, math.nan]
-ALL: list[Any] = [HUGE, 10**7, 10**400, -1, 0, 0.5, 1e308, math.nan, math.inf, -math.inf, "x", "", "9" * 40, None, True]
-ALL += [[], {}, [[]], [1e308] * 3, ["x"] * 3]
+ALL: list[Any] = [HUGE, 10**400, -1, 0, 1e308, math.nan, math.inf, "x", "9" * 40, None, True, [], {}, [1e308] * 3]
 REMOVED = object()
 
 
