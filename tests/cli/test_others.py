@@ -40,8 +40,8 @@ def test_the_server_gets_its_options(model, stand_in, monkeypatch):
     monkeypatch.setenv("NATPN_TOKEN", "secret")
     assert run("serve", model, "--host", "0.0.0.0").exit_code == 0
     assert called == [
-        (model, {"host": "127.0.0.1", "port": 81, "token": None}),
-        (model, {"host": "0.0.0.0", "port": 8000, "token": "secret"}),
+        (model, {"host": "127.0.0.1", "port": 81, "token": None, "allow_hosts": ()}),
+        (model, {"host": "0.0.0.0", "port": 8000, "token": "secret", "allow_hosts": ()}),
     ]
 
 

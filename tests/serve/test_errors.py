@@ -150,7 +150,8 @@ def test_too_large_a_body_in_chunks_without_a_length(small):
     with socket.create_connection((small.base_url.host, small.base_url.port)) as connection:
         connection.settimeout(10)
         connection.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
         )
         chunk = b"400\r\n" + b" " * 0x400 + b"\r\n"
         answer = b""
@@ -171,7 +172,7 @@ def test_too_large_a_body_in_chunks_without_a_length(small):
 
 def test_large_bodies_together_are_limited(classifier, monkeypatch):
     monkeypatch.setattr(app_module, "HELD", 2)
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
     with serving(create_app(classifier, max_body=1_000)) as address:
         place = (httpx.URL(address).host, httpx.URL(address).port)
         waiting = [socket.create_connection(place) for _ in range(2)]
@@ -189,7 +190,7 @@ def test_large_bodies_together_are_limited(classifier, monkeypatch):
 
 def test_a_body_that_never_comes(classifier, monkeypatch):
     monkeypatch.setattr(app_module, "BODY_SECONDS", 0.2)
-    head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
     with serving(create_app(classifier)) as address, socket.socket() as connection:
         connection.settimeout(10)
         connection.connect((httpx.URL(address).host, httpx.URL(address).port))

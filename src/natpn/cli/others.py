@@ -56,15 +56,25 @@ def report(model: str, data: str, out: str, target: str | None, ood: str | None,
 @click.option(
     "--token", envvar="NATPN_TOKEN", help="What callers must send; or set NATPN_TOKEN, which no one else sees."
 )
-def serve(model: str, host: str, port: int, token: str | None) -> None:
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which it may be asked, as behind a proxy. May be repeated.",
+)
+def serve(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.
 
     \b
     Example:
       natpn serve rent --port 8000
     """
+    if token is None and "NATPN_TOKEN" in os.environ:
+        # a token that was meant to be there and is not, as from a secret that was not found
+        raise Problem("NATPN_TOKEN: expected a token, got an empty text; set it, or unset it to serve without one.")
     check_model(model)
-    part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token)
+    part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token, allow_hosts=allow_hosts)
 
 
 @click.command(short_help="Write a model as ONNX.")

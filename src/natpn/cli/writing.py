@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from natpn.cli.problems import of_system
 from natpn.outputs import Kind
 
 GROUP = 1 << 16  # rows that Parquet keeps together
+# A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
+FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
 _LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # columns of all predictions
 
 
@@ -132,9 +135,10 @@ class TableWriter:
 
         if not self._started:
             header = io.StringIO()
-            csv.writer(header, lineterminator="\n").writerow(table.column_names)
+            csv.writer(header, lineterminator="\n").writerow(map(_harmless, table.column_names))
             self._file.write(header.getvalue().encode())
             self._started = True
+        table = _harmless_table(table)
         # pyarrow puts quotes around every text or none
         style = "needed" if _needs_quotes(table) else "none"
         pc.write_csv(table, self._file, pc.WriteOptions(include_header=False, quoting_style=style))
@@ -158,11 +162,36 @@ def is_parquet(path: str, form: str | None) -> bool:
     return form == "parquet" if form else Path(path).suffix in (".parquet", ".pq")
 
 
+def _harmless(text: str) -> str:
+    """Return a cell that a spreadsheet does not run."""
+    return f"'{text}" if re.match(FORMULA, text) and not re.match(NUMBER, text) else text
+
+
+def _harmless_table(table: Any) -> Any:
+    """Return a table whose texts a spreadsheet does not run."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if _is_text(field.type):
+            texts = table.column(place).cast(pa.string())
+            runs = pc.and_not(pc.match_substring_regex(texts, FORMULA), pc.match_substring_regex(texts, NUMBER))
+            if pc.any(runs).as_py():
+                table = table.set_column(
+                    place, field.name, pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
+                )
+    return table
+
+
 def _needs_quotes(table: Any) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = [
-        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
-    ]
-    return any(pc.any(pc.match_substring_regex(c.cast(pa.string()), r'[",\r\n]')).as_py() for c in texts)
+    texts = [column.cast(pa.string()) for column in table.columns if _is_text(column.type)]
+    return any(pc.any(pc.match_substring_regex(column, r'[",\r\n]')).as_py() for column in texts)
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))

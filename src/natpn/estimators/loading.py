@@ -11,6 +11,7 @@ from torch import nn
 
 from natpn import families
 from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.checking import build_network, check_config
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.inputs import KINDS
@@ -45,13 +46,14 @@ def load_with_table(
     config, content = read(directory)
     try:
         return _rebuild(config, load_tensors(content), encoder), config["table"]
-    except (KeyError, TypeError, AttributeError, IndexError, SafetensorError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{directory}: the model cannot be read, {type(error).__name__}: {error}") from error
 
 
 def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: nn.Module | None) -> NatPNEstimator:
     if config["class"] not in CLASSES:
         raise ValueError(f"The model is a {config['class']!r}; known are {', '.join(CLASSES)}")
+    check_config(config, tensors)
     parameters = dict(config["parameters"])
     for name, value in parameters.items():
         if isinstance(value, dict):
@@ -68,9 +70,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
         model.units_ = Units.from_config(model.family_, config["units"])
     if isinstance(model, NatPNClassifier):
         model.classes_ = np.array(config["classes"]["labels"], dtype=config["classes"]["dtype"])
-    model.network_ = model._build(model.n_rows_, 0)
-    state = {k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")}
-    model.network_.load_state_dict(state)
+    model.network_ = build_network(model, tensors)
     model._finish()
     scores = tensors.get("calibration.scores")
     model.calibration_ = Calibration(

@@ -22,6 +22,7 @@ from natpn.outputs import HIDDEN, Kind, check_apart, check_writable, directory, 
 
 SCHEMA = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
+_DEEPEST = 20  # lists and objects inside each other
 _NOTES = "table.json"  # where the command line of natpn 0.1.0 kept what is now under "table" in config.json
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STAGED = re.compile(rf"\.natpn-({_HASH.pattern})\.safetensors")
@@ -175,11 +176,33 @@ def _sha256_of(path: Path) -> str | None:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def _read_json(content: bytes) -> Any:
+    """Return what JSON says.
+
+    Raises:
+        ValueError: If it is not JSON, or nested deeper than any model is.
+    """
+    try:
+        found = json.loads(content)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {_DEEPEST} deep") from None
+    level: list[Any] = [found]
+    for _ in range(_DEEPEST):
+        level = [part for value in level for part in _parts(value)]
+        if not level:
+            return found
+    raise ValueError(f"it is nested more than {_DEEPEST} deep")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def _is_config(file: IO[bytes]) -> bool:
     """Say whether a file is the configuration of a model, as it was written."""
     try:
-        config = json.loads(file.read())
-    except (ValueError, RecursionError):
+        config = _read_json(file.read())
+    except ValueError:
         return False
     if not isinstance(config, dict) or not {"schema", "natpn", "class", "tensors_sha256"} <= config.keys():
         return False
@@ -194,13 +217,13 @@ def _own_config(path: Path) -> dict[str, Any] | None:
         if not _is_config(file):
             return None
         file.seek(0)
-        config: dict[str, Any] = json.loads(file.read())
+        config: dict[str, Any] = _read_json(file.read())
         return config
 
 
 def _read_config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_bytes())
+        config = _read_json(path.read_bytes())
     except (ValueError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path}: it was cut short or is no JSON ({error}); delete it and save the model again"
@@ -226,7 +249,7 @@ def _notes(path: Path, config: dict[str, Any]) -> dict[str, Any] | None:
 def _own_notes(path: Path) -> dict[str, Any] | None:
     """Return the notes that natpn 0.1.0 wrote beside a model, if they are there."""
     try:
-        notes = json.loads((path / _NOTES).read_bytes())
+        notes = _read_json((path / _NOTES).read_bytes())
     except (OSError, ValueError):
         return None
     return notes if isinstance(notes, dict) and notes.keys() == {"target", "dropped"} else None

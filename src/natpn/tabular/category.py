@@ -195,6 +195,8 @@ class CategoryColumn(Column):
             raise ValueError(
                 f"{read.where}: 'rare_hashes' is no base64 text of 8-byte hashes, or 'rare' has levels too."
             )
+        if len(levels) > MAX_LEVELS:
+            raise ValueError(f"{read.where}: 'levels' has {len(levels)} levels, but at most {MAX_LEVELS} are kept.")
         n_levels = len(levels) + len(rare) + n_hashes
         return {
             "levels": levels,

@@ -1,5 +1,6 @@
 """The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
 
+from collections import Counter
 from typing import Any, Self
 
 import numpy as np
@@ -195,8 +196,8 @@ class TableTransform:
                     f"{where}: the kind of column {place} is {kind!r}; known are {', '.join(map(repr, KINDS))}."
                 )
             columns.append(KINDS[kind].from_config(entry))
-        names = [column.name for column in columns]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        counts = Counter(column.name for column in columns)
+        twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"{where} has two columns of the name {twice!r}.")
         transform = cls()
