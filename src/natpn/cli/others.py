@@ -1,5 +1,6 @@
 """`natpn report`, `natpn serve` and `natpn export`: thin covers of modules that know how."""
 
+import os
 from importlib import import_module
 from typing import Any
 

@@ -5,6 +5,7 @@ network is built only as large as the tensors that it is to hold.
 """
 
 import re
+from collections.abc import Iterable
 from math import prod
 from typing import Any
 

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
