@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import natpn
-from natpn.estimators import saving
+from natpn.estimators.placing import checksum
 
 HUGE = 10**12
 QUICK: list[Any] = [HUGE, -1, math.nan]
@@ -30,7 +30,7 @@ REMOVED = object()
 def sign(place: Path, config: dict[str, Any]) -> None:
     """Write a configuration with the right checksum."""
     plain = {key: value for key, value in config.items() if key != "sha256"}
-    (place / "config.json").write_text(json.dumps({**plain, "sha256": saving.checksum(plain)}))
+    (place / "config.json").write_text(json.dumps({**plain, "sha256": checksum(plain)}))
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
