@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from natpn.cli.columns import convert
+from natpn.cli.columns import BadCells, convert
 from natpn.cli.problems import Problem, listed, near, of_system
 from natpn.cli.reading import Source
 
@@ -39,9 +39,10 @@ class Saved:
     dropped: tuple[str, ...] = ()
 
     @property
-    def kinds(self) -> dict[str, str]:
-        """The kind of each feature, in order."""
-        return {column.name: column.kind for column in self.model.inputs_.table.columns}
+    def columns(self) -> list[Any]:
+        """The features as the model knows them, in order."""
+        columns: list[Any] = self.model.inputs_.table.columns
+        return columns
 
 
 def check_place(out: str) -> None:
@@ -140,7 +141,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 f"{source.name} has no column {name!r}{near(name, source.names) or '; leave the option out.'}"
             )
     others = {*drop, *keep, *saved.dropped, *([saved.target] if saved.target else [])}
-    known = list(saved.kinds)
+    known = [column.name for column in saved.columns]
     if not saved.model.inputs_.table.named:
         rest = [name for name in source.names if name not in others]
         if len(rest) != len(known):
@@ -149,10 +150,11 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 "as many, in the same order."
             )
         return rest
-    extra = [name for name in source.names if name not in known]
+    needed, there = set(known), set(source.names)
+    extra = [name for name in source.names if name not in needed]
     for name in known:
-        if name not in source.names:
-            absent = [n for n in known if n not in source.names]
+        if name not in there:
+            absent = [n for n in known if n not in there]
             cure = near(name, extra) or "; add it, with empty cells if it is not known."
             many = f"the columns {listed(absent)} that" if len(absent) > 1 else f"the column {name!r} that"
             raise Problem(f"{source.name} lacks {many} the model was fitted on{cure}")
@@ -168,7 +170,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
     return known
 
 
-def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int) -> Any:
+def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int, bad: BadCells) -> Any:
     """Return a batch as the model knows it.
 
     Args:
@@ -177,15 +179,16 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
         table: A batch with these columns, at least.
         source: The file.
         first: The number of the first row in the file.
+        bad: What to do with cells that are not of their column's kind.
     """
     import pyarrow as pa
 
     def place(row: int) -> str:
         return source.place(first + row)
 
-    kinds = zip(names, saved.kinds.values(), strict=True)
+    columns = zip(names, saved.columns, strict=True)
     return pa.table(
-        {name: convert(table[name], kind, name, source.name, place, trim=source.texts) for name, kind in kinds}
+        {name: convert(table[name], column, name, source.name, place, bad) for name, column in columns}
     )
 
 

@@ -17,7 +17,8 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.objects import Kind, kind_of
+from natpn.tabular.objects import kind_of
+from natpn.tabular.texts import Kind
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import check_finite, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
+from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -86,6 +87,10 @@ class NumberColumn(Column):
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode(to_numbers(cells, self.name)[:, None], numbers, flags)
+
+    def read_text(self, text: str) -> float | None:
+        """Return the number that a text stands for, None if it stands for a missing one."""
+        return number_of_text(text)
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""

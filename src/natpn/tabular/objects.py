@@ -9,12 +9,13 @@ import datetime
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from numbers import Number, Real
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["number", "boolean", "date", "category", "empty"]
+from natpn.tabular.texts import Kind
+
 T = TypeVar("T")
 
 BOOLEANS = (bool, np.bool_)
@@ -119,7 +120,9 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def map_distinct(values: list[Any], name: str, function: Callable[[Any], T]) -> tuple[list[T | None], NDArray[np.intp]]:
+def map_distinct(
+    values: list[Any], name: str, function: Callable[[Any], T | None]
+) -> tuple[list[T | None], NDArray[np.intp]]:
     """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
 
     Raises:
