@@ -160,7 +160,8 @@ def target_of(
     said = said_classes(task, family)
     classes = said
     if said is None:
-        known = infer(column, name, source.name, source.place, bad) if source.texts else column
+        # Counted below, where the cells are read for good.
+        known = infer(column, name, source.name, source.place, BadCells(bad.option)) if source.texts else column
         classes = holds_classes(known, name)
     if classes:
         y, kept = labels(column, name, source)

@@ -190,8 +190,7 @@ class _CSV(Source):
                 pc.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     include_columns=columns,
-                    null_values=[""],  # what else is missing depends on the column: natpn.tabular.texts
-                    strings_can_be_null=True,
+                    strings_can_be_null=False,  # which texts are missing values says natpn.tabular.texts
                 ),
             )
             for block in reader:
