@@ -7,12 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from natpn.tabular.base import Column
 from natpn.tabular.boolean import BooleanColumn
-from natpn.tabular.category import CategoryColumn
+from natpn.tabular.category import MAX_LEVELS, CategoryColumn
 from natpn.tabular.config import Fields
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.frames import Table, read_table
 from natpn.tabular.matching import match_columns
+from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import NumberBlock, NumberColumn
 from natpn.tabular.weights import read_weights
 
@@ -71,7 +72,10 @@ class TableTransform:
         columns = []
         for name, cells in zip(names, table.columns(), strict=True):
             present = cells if weights.present is None else cells.take(weights.present)
-            columns.append(KINDS[present.kind()].fit(name, cells, weights))
+            kind = present.kind()
+            if kind == "category" and present.form == "objects":
+                check_mixture(list(present.values), name, MAX_LEVELS)
+            columns.append(KINDS[kind].fit(name, cells, weights))
         self._set(columns, table.names is not None)
         return self
 
