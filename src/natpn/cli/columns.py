@@ -236,8 +236,10 @@ def check_type(values: Any, name: str, where: str) -> None:
     import pyarrow as pa
 
     inner = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if is_text(inner):
+        return
     known = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
-    others = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_duration, is_text)
+    others = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_duration)
     if not any(fits(inner) for fits in (*known, *others)):
         raise Problem(
             f"{where}: column {name!r} holds {values.type}, not numbers, texts or dates; turn it into such columns, or "
@@ -333,14 +335,32 @@ def _texts(values: Any, name: str, where: str, place: Place) -> Texts:
 
 def _plain_numbers(values: Any) -> Any:
     """Return finite numbers in plain form, None if a text is anything else: the quick way, with the same result."""
+    import numpy as np
+    import pyarrow as pa
+
+    texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    numbers = _as_floats(texts)
+    if numbers is None:  # perhaps only for spaces and empty cells
+        numbers = _as_floats(_trimmed(texts))
+    if numbers is None or numbers.null_count == len(numbers):
+        return None
+    known = numbers.drop_null() if numbers.null_count else numbers
+    return numbers if np.isfinite(known.to_numpy()).all() else None
+
+
+def _as_floats(texts: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
+
+
+def _trimmed(texts: Any) -> Any:
+    """Return texts without ASCII spaces around them, null where nothing is left."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    texts = pc.ascii_trim_whitespace(whole.cast(pa.string()))
-    try:
-        numbers = pc.cast(pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts), pa.float64())
-    except pa.ArrowInvalid:
-        return None
-    known = len(numbers) - numbers.null_count
-    return numbers if known and pc.all(pc.is_finite(numbers)).as_py() else None
+    trimmed = pc.ascii_trim_whitespace(texts.cast(pa.string()))
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)

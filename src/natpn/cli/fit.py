@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from natpn.cli.columns import BadCells, bad_cells_option, categories, check_type, infer, is_text, mended
 from natpn.cli.models import Saved, check_place, save
-from natpn.cli.printing import note, on_terminal, say, score_lines
+from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
 from natpn.cli.reading import Source, read
 from natpn.cli.targets import check_labels, check_support, hint, holds_classes, labels, numbers, said_classes
@@ -205,7 +205,9 @@ def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: di
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     say(f"target  {target}: {what}, family {model.family_!r}")
-    say(f"rows    {len(split.train):,} to fit, {len(y_val):,} held out; {X.num_columns} columns")
+    say(f"rows    {len(split.train):,} to fit, {len(y_val):,} held out; {X.num_columns:,} columns:")
+    for line in column_lines(saved.columns):
+        say(line)
     say("scores on the rows that were held out, which also told when to stop:")
     for line in score_lines(found):
         say(line)
