@@ -10,53 +10,14 @@ of numbers with decimal commas or separators of thousands, which are always refu
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import click
-
-from natpn.cli.printing import note
+from natpn.cli.bad_cells import BadCells
 from natpn.cli.problems import Problem
 
 Place = Callable[[int], str]  # row → where that is in the file
 _MISSING = "say --bad-cells missing"
-
-bad_cells_option = click.option(
-    "--bad-cells",
-    type=click.Choice(["refuse", "missing"]),
-    default="refuse",
-    show_default=True,
-    help="What to do with a cell that is not of its column's kind, as - among numbers.",
-)
-
-
-@dataclass
-class BadCells:
-    """What to do with cells that are not of their column's kind, and how many there were.
-
-    Attributes:
-        option: "refuse" or "missing".
-        counts: For each column, how many cells were counted as missing, and one of them.
-    """
-
-    option: str = "refuse"
-    counts: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    @property
-    def are_missing(self) -> bool:
-        """Whether such cells count as missing values."""
-        return self.option == "missing"
-
-    def count(self, name: str, number: int, example: str) -> None:
-        """Add cells that were counted as missing."""
-        before, first = self.counts.get(name, (0, example))
-        self.counts[name] = (before + number, first)
-
-    def tell(self) -> None:
-        """Print how many cells were counted as missing."""
-        for name, (number, example) in self.counts.items():
-            cells = "cell that is not of its kind is" if number == 1 else "cells that are not of its kind are"
-            note(f"column {name!r}: {number:,} {cells} counted as missing, as {example!r}")
 
 
 @dataclass(frozen=True)
@@ -109,7 +70,7 @@ def is_text(kind: Any) -> bool:
     """Say whether a type is that of texts."""
     import pyarrow as pa
 
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def infer(values: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from natpn.cli.columns import BadCells, bad_cells_option
+from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
 from natpn.cli.problems import Problem, near

@@ -10,7 +10,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import BadCells, bad_cells_option, categories, check_type, infer, is_text, mended
+from natpn.cli.bad_cells import BadCells, bad_cells_option
+from natpn.cli.columns import categories, check_type, infer, is_text, mended
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
@@ -114,9 +115,7 @@ def check_family(family: str | None) -> None:
         raise Problem(f"--family {family}: there is no such family; known are {', '.join(names)}{near(family, names)}")
 
 
-def typed(
-    source: Source, table: Any, target: str, drop: Sequence[str], category: Sequence[str], bad: BadCells
-) -> Any:
+def typed(source: Source, table: Any, target: str, drop: Sequence[str], category: Sequence[str], bad: BadCells) -> Any:
     """Return the features with their types.
 
     Raises:

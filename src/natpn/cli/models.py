@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from natpn.cli.columns import BadCells, convert
+from natpn.cli.bad_cells import BadCells
+from natpn.cli.columns import convert
 from natpn.cli.problems import Problem, listed, near, of_system
 from natpn.cli.reading import Source
 
@@ -187,9 +188,7 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
         return source.place(first + row)
 
     columns = zip(names, saved.columns, strict=True)
-    return pa.table(
-        {name: convert(table[name], column, name, source.name, place, bad) for name, column in columns}
-    )
+    return pa.table({name: convert(table[name], column, name, source.name, place, bad) for name, column in columns})
 
 
 @contextlib.contextmanager

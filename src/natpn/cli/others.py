@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from natpn.cli.columns import bad_cells_option
+from natpn.cli.bad_cells import bad_cells_option
 from natpn.cli.evaluate import read_all
 from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say

@@ -2,7 +2,7 @@
 
 import click
 
-from natpn.cli.columns import BadCells, bad_cells_option
+from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.models import features, load, located, prepared
 from natpn.cli.printing import progress
 from natpn.cli.problems import Problem

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import BadCells, check_type, is_text, read_texts, truth_values
+from natpn.cli.bad_cells import BadCells
+from natpn.cli.columns import check_type, is_text, read_texts, truth_values
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed
 from natpn.cli.reading import Source

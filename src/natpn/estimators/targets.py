@@ -1,7 +1,7 @@
 """Targets of every kind → arrays: sequences, arrays, tensors, and series and frames of any library."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -39,12 +39,12 @@ def read_numbers(y: Any) -> NDArray[Any]:
         ValueError: If a target is missing, or a text.
     """
     values = read_targets(y)
-    objects = values.flat if values.dtype.kind in "OUS" else []
+    objects: Iterable[Any] = values.flat if values.dtype.kind in "OUS" else []
     text = next((value for value in objects if isinstance(value, str | bytes)), None)
     if text is not None:
         raise ValueError(
-            f"y: expected numbers, got texts such as {text[:60]!r}; use NatPNClassifier if they are classes, or convert "
-            "them, as by y.astype(float)"
+            f"y: expected numbers, got texts such as {text[:60]!r}; use NatPNClassifier if they are classes, or "
+            "convert them, as by y.astype(float)"
         )
     return values
 

@@ -5,6 +5,7 @@ request at a time, so that none can spoil the batch it is predicted in.
 """
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -80,7 +81,8 @@ class TableReader:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise RequestError(400, f"The CSV is not UTF-8 ({error}). Save it as UTF-8.") from None
-        lines = csv.reader(text.splitlines(keepends=True), strict=True)
+        # Not splitlines, which also divides cells, as at U+2028.
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             header = next(lines, [])
             if not self._set.issuperset(header) or len(header) != len(self._names) or set(header) != self._set:

@@ -66,8 +66,8 @@ def _refuse(values: list[Any], wrong: set[str], name: str, kind: str, holds: str
 def _warn(name: str, kind: str, count: int, kept: int) -> None:
     warnings.warn(
         f"Column {name!r} holds texts that are {NAMES[kind]}, and is read as categories: {count} values, of which at "
-        f"most {kept} are kept apart. Convert it, as by {CONVERSIONS[kind]}(X[{name!r}]), or make it categorical, as by "
-        f"X[{name!r}].astype('category').",
+        f"most {kept} are kept apart. Convert it, as by {CONVERSIONS[kind]}(X[{name!r}]), or make it categorical, as "
+        f"by X[{name!r}].astype('category').",
         UserWarning,
         stacklevel=2,
     )

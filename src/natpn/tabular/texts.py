@@ -7,7 +7,7 @@
 | the same | categories | a value if training had it as one, as Namibia's code NA, and else missing |
 | 12, -1.5, .5, 1e3 | numbers | that number: ASCII digits and a point, neither 1_000 nor 0x1F nor inf |
 | true, false, 1, 0, in any case | truth values | that truth value |
-| 2024-12-31, 2024-12-31T23:59:00, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
+| 2024-12-31, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
 | anything | categories | itself |
 
 Spaces around a text mean nothing, unless training had a category with just these spaces.
@@ -15,16 +15,14 @@ Spaces around a text mean nothing, unless training had a category with just thes
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Literal
 
 Kind = Literal["number", "boolean", "date", "category", "empty"]
 
-MARKS = frozenset(
-    ["", "na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a", "-nan"]
-    + ["1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"]
-)
+MARKS = {"na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a"}
+MARKS |= {"", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 # From this share on, texts are taken for those of one kind with mistakes among them.
 MOSTLY = 0.9
@@ -104,7 +102,10 @@ def kind_of_texts(counts: Mapping[str, int]) -> tuple[Kind, list[str]]:
     known = [text for text in counts if not is_mark(text)]
     if not known:
         return "empty", []
-    for kind, bad in (("number", _no_numbers(known)), ("boolean", _no_truths(known)), ("date", _no_dates(known))):
+    readers: list[tuple[Kind, Callable[[list[str]], list[str]]]]
+    readers = [("number", _no_numbers), ("boolean", _no_truths), ("date", _no_dates)]
+    for kind, others in readers:
+        bad = others(known)
         if len(bad) == len(known):
             continue
         doubtful = sum(counts[text] for text in bad if not PLACEHOLDER.fullmatch(text.strip()))
