@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from natpn.cli.bad_cells import BadCells
 from natpn.cli.columns import convert
 from natpn.cli.problems import Problem, listed, near, of_system
 from natpn.cli.reading import Source
@@ -34,9 +35,10 @@ class Saved:
     dropped: tuple[str, ...] = ()
 
     @property
-    def kinds(self) -> dict[str, str]:
-        """The kind of each feature, in order."""
-        return {column.name: column.kind for column in self.model.inputs_.table.columns}
+    def columns(self) -> list[Any]:
+        """The features as the model knows them, in order."""
+        columns: list[Any] = self.model.inputs_.table.columns
+        return columns
 
 
 def check_place(out: str, *inputs: str) -> None:
@@ -123,7 +125,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 f"{source.name} has no column {name!r}{near(name, source.names) or '; leave the option out.'}"
             )
     others = {*drop, *keep, *saved.dropped, *([saved.target] if saved.target else [])}
-    known = list(saved.kinds)
+    known = [column.name for column in saved.columns]
     if not saved.model.inputs_.table.named:
         rest = [name for name in source.names if name not in others]
         if len(rest) != len(known):
@@ -132,10 +134,11 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 "as many, in the same order."
             )
         return rest
-    extra = [name for name in source.names if name not in known]
+    needed, there = set(known), set(source.names)
+    extra = [name for name in source.names if name not in needed]
     for name in known:
-        if name not in source.names:
-            absent = [n for n in known if n not in source.names]
+        if name not in there:
+            absent = [n for n in known if n not in there]
             cure = near(name, extra) or "; add it, with empty cells if it is not known."
             many = f"the columns {listed(absent)} that" if len(absent) > 1 else f"the column {name!r} that"
             raise Problem(f"{source.name} lacks {many} the model was fitted on{cure}")
@@ -151,7 +154,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
     return known
 
 
-def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int) -> Any:
+def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int, bad: BadCells) -> Any:
     """Return a batch as the model knows it.
 
     Args:
@@ -160,16 +163,15 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
         table: A batch with these columns, at least.
         source: The file.
         first: The number of the first row in the file.
+        bad: What to do with cells that are not of their column's kind.
     """
     import pyarrow as pa
 
     def place(row: int) -> str:
         return source.place(first + row)
 
-    kinds = zip(names, saved.kinds.values(), strict=True)
-    return pa.table(
-        {name: convert(table[name], kind, name, source.name, place, trim=source.texts) for name, kind in kinds}
-    )
+    columns = zip(names, saved.columns, strict=True)
+    return pa.table({name: convert(table[name], column, name, source.name, place, bad) for name, column in columns})
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from natpn.cli.bad_cells import bad_cells_option
 from natpn.cli.evaluate import read_all
 from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say
@@ -35,7 +36,10 @@ def part(module: str, name: str, extra: str) -> Any:
 @click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
 @click.option("--ood", metavar="FILE", help="Rows unlike training.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
-def report(model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...]) -> None:
+@bad_cells_option
+def report(
+    model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...], bad_cells: str
+) -> None:
     """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
 
     \b
@@ -44,7 +48,7 @@ def report(model: str, data: str, out: str, target: str | None, ood: str | None,
     """
     render = part("natpn.report", "render", "report")
     check_out(out, PAGE, model, data, ood)
-    saved, X, y, other = read_all(model, data, target, ood, drop)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells)
     write_text(out, render(saved.model, X, y, ood=other), PAGE)
     if out != "-":
         say(f"report  {out}")
