@@ -17,8 +17,8 @@ from natpn.tabular.weights import read_weights
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if one
-# of them is such a share of all rows and occurs so often.
+# Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if
+# one of them is such a share of all rows and occurs so often.
 _AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
 _NOTICED = 1e-6  # share of the weight that float32 still tells from none
 
