@@ -57,10 +57,10 @@ def main() -> None:
     torch.set_num_threads(1)
     print("| rows | problem | 90 % intervals cover | novelty_p < 0.05 |\n|---|---|---|---|")
     for n in options.rows:
-        for problem in PROBLEMS:
+        for place, problem in enumerate(PROBLEMS):
             found = []
             for seed in range(options.seeds):
-                X, y = problem(n + FRESH, np.random.default_rng([seed, n]))
+                X, y = problem(n + FRESH, np.random.default_rng([seed, n, place]))
                 model = NatPNRegressor(
                     calibrate=options.calibrate, max_epochs=options.max_epochs, random_state=seed
                 ).fit(X[:n], y[:n])
