@@ -1,4 +1,4 @@
-"""Rows: weights are repetitions, and their order does not matter."""
+"""Rows: weights are copies, and their order does not matter."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers, targets
-from natpn.estimators.rows import order_by_content, repetitions, split_rows
+from natpn.estimators.rows import distinct_rows, split_rows, weighted_rows
 from natpn.families import FAMILIES
 
 
@@ -57,28 +57,30 @@ def test_a_heavy_row_draws_predictions_to_it():
     assert heavy.predict([[0.0]])[0] > 0.75
 
 
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        (-np.ones(40), "expected none below 0, got -1.0 in row 0"),
-        (np.zeros(40), "at least one (above 0|non-zero)"),
-        (np.full(40, np.nan), "NaN"),
-        (np.ones(39), "sample_weight.shape"),
-        (np.eye(40)[0], "at least 2 rows"),
-    ],
-)
-def test_wrong_weights_are_named(weight, message):
-    with pytest.raises(ValueError, match=message):
-        clone(REGRESSOR).fit(*numbers(40), sample_weight=weight)
+def test_one_row_that_counts_is_refused():
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        clone(REGRESSOR).fit(*numbers(40), sample_weight=np.eye(40)[0])
 
 
-def test_many_repetitions_become_weights():
-    index, weight = repetitions(None, np.array([1.0, 500.0, 0.0]), 3)
+def test_rows_of_weight_zero_do_not_count():
+    index, weight = weighted_rows(np.array([1.0, 500.0, 0.0]), 3)
     assert index.tolist() == [0, 1]
-    assert_allclose(weight, [2 / 501, 1000 / 501])
-    index, weight = repetitions(None, np.array([1.0, 3.0, 0.0]), 3)
-    assert index.tolist() == [0, 1, 1, 1]
-    assert weight is None
+    assert_array_equal(weight, [1, 500])
+
+
+def test_copies_are_one_row_with_the_sum_of_their_weights():
+    rows = np.array([[0], [1], [0], [0], [2], [2]], np.float32)
+    y = np.array([5.0, 6, 5, 5, 7, 8])  # the last two have the same input and different targets
+    index, weight = distinct_rows(rows, y, np.array([1.0, 2, 3, 0.5, 1, 1]))
+    found = sorted(zip(rows[index, 0].tolist(), y[index].tolist(), weight.tolist(), strict=True))
+    assert found == [(0, 5, 4.5), (1, 6, 2), (2, 7, 1), (2, 8, 1)]
+
+
+def test_rows_that_only_look_alike_stay_apart():
+    """Beside a very large value others are lost in a sum; they are compared one by one."""
+    rows = np.array([[0, 0], [0, 1e-12], [1e20, 0]], np.float32)
+    assert len(distinct_rows(rows, np.zeros(3), np.ones(3))[0]) == 3
+    assert len(distinct_rows(np.zeros((3, 1), np.float32), np.array([0, 1e-10, 1e10]), np.ones(3))[0]) == 3
 
 
 @pytest.mark.parametrize("n", [10, 5000])
@@ -87,7 +89,7 @@ def test_the_order_depends_on_content_alone(n):
     rows, y = generator.normal(size=(n, 3)).astype(np.float32), generator.normal(size=n)
     order = generator.permutation(n)
     assert_array_equal(
-        rows[order_by_content(rows, y, None)], rows[order][order_by_content(rows[order], y[order], None)]
+        rows[distinct_rows(rows, y, np.ones(n))[0]], rows[order][distinct_rows(rows[order], y[order], np.ones(n))[0]]
     )
 
 

@@ -112,10 +112,10 @@ def test_rows_of_weight_zero_are_absent():
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        ([1, 2], r"sample_weight has shape \(2,\), but X has 3 rows"),
-        ([1, -1, 1], r"sample_weight, row 1: -1.0 is not a finite number of at least 0"),
-        ([1, 1, np.nan], r"sample_weight, row 2: nan"),
-        ([0, 0, 0], "all weights are zero"),
+        ([1, 2], r"sample_weight: expected one weight for each of 3 rows, got shape \(2,\)"),
+        ([1, -1, 1], "sample_weight: expected finite numbers of at least 0, got -1.0 in row 1"),
+        ([1, 1, np.nan], "sample_weight: expected finite numbers of at least 0, got nan in row 2"),
+        ([0, 0, 0], "got zero everywhere"),
     ],
 )
 def test_bad_weights(weight, message):

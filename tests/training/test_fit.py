@@ -104,7 +104,7 @@ def _session(model, train, held_out, **options):
     from natpn.training.data import source
 
     cpu = torch.device("cpu")
-    values = {"seed": 0, "precision": "float32", "directory": None, "fingerprint": "", "progress": False, **options}
+    values = {"seed": 0, "precision": "float32", "directory": None, "identity": {}, "progress": False, **options}
     return Session(model, source("train", train, cpu), source("validation", held_out, cpu), cpu, **values)
 
 

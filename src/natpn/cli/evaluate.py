@@ -7,11 +7,12 @@ import click
 import numpy as np
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
+from natpn.cli.fit import FEW_ROWS
 from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
 from natpn.cli.problems import Problem, near
 from natpn.cli.reading import opened
-from natpn.cli.targets import check_support, known_labels, numbers
+from natpn.cli.targets import check_support, known_labels, numbers, targets_digest
 
 
 @click.command(short_help="Score a model on rows whose target is known.")
@@ -36,6 +37,10 @@ def evaluate(
 
     saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells)
     found = scores(saved.model, X, y, other)
+    if targets_digest(y) == saved.fitted:
+        note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
+    elif len(y) < FEW_ROWS:
+        note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
         rows = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.num_rows})
         say(as_json(rows | found))

@@ -16,9 +16,18 @@ from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
 from natpn.cli.reading import Source, read
-from natpn.cli.targets import check_labels, check_support, hint, holds_classes, labels, numbers, said_classes
+from natpn.cli.targets import (
+    check_labels,
+    check_support,
+    hint,
+    holds_classes,
+    labels,
+    numbers,
+    said_classes,
+    targets_digest,
+)
 
-HELD_OUT = 0.2
+FEW_ROWS = 50  # with fewer, not even 10 are held out
 
 
 @click.command(short_help="Fit a model to a table.")
@@ -173,42 +182,45 @@ def target_of(
 
 
 def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: dict[str, Any], out: str) -> Saved | None:
-    """Fit, save and tell; returns None in all processes but the first.
-
-    Rows are held out here and not in the estimator, so that their scores can be shown.
-    """
+    """Fit, save and tell; returns None in all processes but the first."""
     import torch
 
     from natpn import parallel
     from natpn.estimators import NatPNClassifier, NatPNRegressor
-    from natpn.estimators.rows import split_rows
     from natpn.report.scores import scores
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
     classes = y.dtype.kind != "f"
-    groups = np.unique(y, return_inverse=True)[1] if classes else np.zeros(len(y), np.int64)
-    split = split_rows(groups.astype(np.int64), HELD_OUT, False, options["random_state"])
-    X_val, y_val = X.take(split.validation), y[split.validation]
     model = (NatPNClassifier if classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # the family is told below
-            model.fit(X.take(split.train), y[split.train], X_val=X_val, y_val=y_val)
+            model.fit(X, y)
     finally:
         parallel.stop()
     if not is_first_process():
         return None
     model.verbose = 0
-    saved = Saved(out, model, target, tuple(drop))
-    found = scores(model, X_val, y_val)
+    saved = Saved(out, model, target, tuple(drop), targets_digest(y))
+    held_out = model.held_out_
+    scored = held_out if len(held_out) else np.arange(len(y))
+    found = scores(model, X.take(scored), y[scored])
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     say(f"target  {target}: {what}, family {model.family_!r}")
-    say(f"rows    {len(split.train):,} to fit, {len(y_val):,} held out; {X.num_columns:,} columns:")
+    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns:")
     for line in column_lines(saved.columns):
         say(line)
-    say("scores on the rows that were held out, which also told when to stop:")
+    if len(held_out):
+        say("scores on the rows that were held out, which also told when to stop:")
+    else:
+        say("scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:")
     for line in score_lines(found):
         say(line)
+    if len(y) < FEW_ROWS:
+        note(
+            f"{len(y)} rows are few: scores of {len(scored)} rows say little, and intervals and alarms are rough below "
+            f"{FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
+        )
     say(f"model   {out}")
     return saved

@@ -27,12 +27,14 @@ class Saved:
         model: The estimator.
         target: The column that was the target; None if it was not `natpn fit` that wrote the model.
         dropped: The columns that were left out.
+        fitted: A hash of the targets of the fit, to know its rows again.
     """
 
     path: str
     model: Any
     target: str | None = None
     dropped: tuple[str, ...] = ()
+    fitted: str | None = None
 
     @property
     def columns(self) -> list[Any]:
@@ -65,7 +67,8 @@ def save(saved: Saved) -> None:
     from natpn.estimators.saving import save as save_model
 
     try:
-        save_model(saved.model, saved.path, {"target": saved.target, "dropped": list(saved.dropped)})
+        table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+        save_model(saved.model, saved.path, table)
     except OSError as error:
         raise of_system(error, saved.path) from None
 
@@ -104,7 +107,7 @@ def load(path: str) -> Saved:
     if not isinstance(model.inputs_, TableInputs):
         raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
     notes = table or {}
-    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())))
+    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())), notes.get("fitted"))
 
 
 def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> list[str]:

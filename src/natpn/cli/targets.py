@@ -1,5 +1,6 @@
 """Targets: classes or numbers, for training and after it."""
 
+import hashlib
 import re
 from collections import Counter
 from typing import Any
@@ -214,6 +215,11 @@ def known_labels(
     kept = np.flatnonzero([place is not None for place in places])
     found: NDArray[Any] = classes[[place for place in places if place is not None]]
     return found, kept
+
+
+def targets_digest(y: NDArray[Any]) -> str:
+    """Return a hash of targets in their order, to know the rows of a fit again."""
+    return hashlib.sha256("\n".join(map(str, y.tolist())).encode()).hexdigest()
 
 
 def hint(y: NDArray[np.float64], name: str) -> str | None:

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
 from natpn.estimators.predictive import Predictive
-from natpn.estimators.rows import Split, halves, order_by_content, repetitions, split_rows
+from natpn.estimators.rows import Split, distinct_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
 
 Floats = NDArray[np.float64]
@@ -53,6 +53,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     family_: Family
     n_features_in_: int
     n_rows_: int
+    held_out_: NDArray[np.intp]
 
     # What a subclass adds.
 
@@ -111,7 +112,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Args:
             X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
             y: The targets, one a row; None for a data set.
-            sample_weight: How much each row counts.
+            sample_weight: How much each row counts: a row of weight 2 is that row twice.
             X_val: Rows that find the best state, and calibrate, of any kind that X may have; without them a share of X
                 is held out.
             y_val: Their targets; None for a data set.
@@ -134,17 +135,19 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
             )
-        X, y, groups, weight = self._arrange(X, y, groups, sample_weight)
+        index, weight = self._arrange(X, y, sample_weight)
+        X, y, groups = take(X, index), y[index], groups[index]
         if X_val is None and y_val is None:
             split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
+            self.held_out_ = np.sort(np.delete(index, split.train))
             # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
             rows = self.inputs_.fit(take(X, split.train)).transform(X)
         else:
+            self.held_out_ = np.zeros(0, np.intp)
             rows = self.inputs_.fit(X).transform(X)
             rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
-        self._set_family(y[split.train], None if weight is None else weight[split.train])
-        inputs, targets = torch.from_numpy(rows), self._standardise(y)
-        weights = torch.ones(len(y)) if weight is None else torch.from_numpy(weight.astype(np.float32))
+        self._set_family(y[split.train], weight[split.train])
+        inputs, targets, weights = torch.from_numpy(rows), self._standardise(y), torch.from_numpy(weight).float()
         train, validation, calibration = map(torch.from_numpy, (split.train, split.validation, split.calibration))
         return Prepared(
             (inputs[train], targets[train], weights[train]),
@@ -199,22 +202,20 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             and isinstance(self.inputs_, TableInputs)
         )
 
-    def _arrange(
-        self, X: Any, y: Floats, groups: NDArray[np.int64], sample_weight: ArrayLike | None
-    ) -> tuple[Any, Floats, NDArray[np.int64], Floats | None]:
-        """Repeat rows by their weights and sort them by content."""
-        index, weight = repetitions(X, sample_weight, n_rows(X))
-        if len(index) < 2:
-            raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(index)}, that is 1 sample")
-        X = take(X, index)
-        order = order_by_content(self.inputs_.fit(X).transform(X), y[index], weight)
-        X, index = take(X, order), index[order]
-        weight = None if weight is None else weight[order]
-        return X, y[index], groups[index], weight
+    def _arrange(self, X: Any, y: Floats, sample_weight: ArrayLike | None) -> tuple[NDArray[np.intp], Floats]:
+        """Return the rows to use, each once and sorted by content, and their weights, 1 on average."""
+        index, weight = weighted_rows(sample_weight, n_rows(X))
+        before = 0
+        while len(index) != before:  # once more without the copies, so that the order is that of the rows without them
+            before = len(index)
+            some = take(X, index)
+            chosen, weight = distinct_rows(self.inputs_.fit(some).transform(some), y[index], weight)
+            index = index[chosen]
+        return index, weight / weight.mean()
 
     def _append(
-        self, rows: NDArray[np.float32], y: Floats, weight: Floats | None, X_val: Any, y_val: Any
-    ) -> tuple[NDArray[np.float32], Floats, Floats | None, Split]:
+        self, rows: NDArray[np.float32], y: Floats, weight: Floats, X_val: Any, y_val: Any
+    ) -> tuple[NDArray[np.float32], Floats, Floats, Split]:
         """Add rows for validation that were given."""
         if isinstance(X_val, Dataset) and y_val is None:
             X_val, y_val = read_dataset(X_val)
@@ -226,8 +227,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"X_val has {len(extra)} rows, y_val {len(y_extra)}: expected as many")
         held_out = len(rows) + np.arange(len(extra))
         split = halves(np.arange(len(rows)), held_out, np.arange(len(rows) + len(extra)), self.calibrate is not None)
-        if weight is not None:
-            weight = np.concatenate([weight, np.ones(len(extra))])
+        weight = np.concatenate([weight, np.ones(len(extra))])
         return np.concatenate([rows, extra]), np.concatenate([y, y_extra]), weight, split
 
     def __sklearn_tags__(self) -> Any:

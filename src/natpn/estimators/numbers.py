@@ -16,6 +16,7 @@ from natpn.estimators.predictive import Predictive
 from natpn.estimators.targets import read_numbers
 from natpn.estimators.units import Units
 from natpn.families import Family
+from natpn.families.kinds import PositiveMeanFamily
 
 VECTORS = ("multivariate_normal", "multinomial", "von_mises_fisher")
 
@@ -58,6 +59,14 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def _set_family(self, y: Floats, weight: Floats | None) -> None:
         self.units_ = Units.of(self.family_, y, weight)
+        if isinstance(self.family_, PositiveMeanFamily):
+            largest = self._standardise(y).max().double().reshape(1, 1)
+            reached = float(self.family_.link(self.family_.inverse_link(largest)))
+            if reached < 0.99 * float(largest):
+                raise ValueError(
+                    f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
+                    f"{y.max():.4g}: choose family='lognormal' or 'normal'"
+                )
 
     def _standardise(self, y: Floats) -> Tensor:
         return self.units_.standardise(y)

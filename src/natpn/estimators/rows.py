@@ -1,20 +1,26 @@
-"""Rows before training: weights as repetitions, an order of their own, and who is held out.
+"""Rows before training: how much each counts, an order of their own, and who is held out.
 
-The result of a fit does not depend on the order of the rows: they are sorted by content first. Whole-number weights are
-repetitions. Rows are held out by lot, the same share of every class, and a class keeps most of its rows.
+The result of a fit does not depend on the order of the rows: they are sorted by content first. Copies of a row are one
+row that counts as often, exactly as a weight says it: only so does no row stand both in training and among the held-out
+rows, where it would look predicted when it was remembered. Rows are held out at random, the same share of every class,
+and a class keeps most of its rows.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight
+from numpy.typing import ArrayLike, NDArray
+
+from natpn.tabular.weights import read_weights
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_REPETITIONS = 10  # times as many rows as there are, at most
+# Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if
+# one of them is such a share of all rows and occurs so often.
+_AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
+_NOTICED = 1e-6  # share of the weight that float32 still tells from none
 
 
 @dataclass(frozen=True)
@@ -26,40 +32,64 @@ class Split:
     calibration: Indices
 
 
-def repetitions(X: object, sample_weight: object, n_rows: int) -> tuple[Indices, Floats | None]:
-    """Return which rows to use, those of whole-number weights as often as they count, and the weights that are left.
+def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices, Floats]:
+    """Return which rows count, and how much each does.
 
     Raises:
-        ValueError: If weights are negative, not finite, or all zero.
+        ValueError: If weights are not one finite number of at least 0 a row, or fewer than 2 rows count.
     """
-    if sample_weight is None:
-        return np.arange(n_rows), None
-    weight = np.asarray(_check_sample_weight(sample_weight, np.empty((n_rows, 1)), dtype=np.float64))
-    if (weight < 0).any():
-        raise ValueError(f"sample_weight: expected none below 0, got {weight.min()} in row {int(weight.argmin())}")
-    if not weight.any():
-        raise ValueError("sample_weight: expected at least one above 0, got none")
-    if np.all(weight == np.floor(weight)) and weight.sum() <= _REPETITIONS * n_rows:
-        return np.repeat(np.arange(n_rows), weight.astype(np.intp)), None
-    kept = np.flatnonzero(weight > 0)
-    return kept, weight[kept] / weight[kept].mean()
+    weights = read_weights(sample_weight, n_rows)
+    kept = np.arange(n_rows) if weights.present is None else np.flatnonzero(weights.present)
+    if len(kept) < 2:
+        raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(kept)}, that is 1 sample")
+    weight = np.ones(len(kept)) if weights.weights is None else weights.weights
+    heaviest = int(weight.argmax())
+    if weight[heaviest] > (1 - _NOTICED) * weight.sum():
+        raise ValueError(
+            f"sample_weight: expected at least 2 rows that count, got all but a millionth of the weight in row "
+            f"{kept[heaviest]}: a fit would see that row alone; give weights nearer to each other"
+        )
+    return kept, weight
 
 
-def order_by_content(rows: NDArray[np.float32], y: Floats, weight: Floats | None) -> Indices:
-    """Return an order of rows that depends on what is in them, and not on where they were."""
+def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple[Indices, Floats]:
+    """Return which rows to use, in an order that depends on their content alone, and how much each counts.
+
+    Copies, equal in inputs and target, become one row with the sum of their weights. They stay as they are where equal
+    rows are no copies but what a table of few distinct values is made of: where the same inputs also have another
+    target, where rows occur 5 times on average, and where a row that occurs 10 times or more is a twentieth of all.
+    """
     generator = np.random.default_rng(0)
-    columns: list[NDArray[Any]] = [rows.reshape(len(rows), -1), y.reshape(len(y), -1)]
-    key = np.zeros(len(rows))
-    for values in columns:
-        # from 0 to 1, so that the order is the same in other units
-        low = values.min(0)
-        spread = values.max(0) - low
-        spread = np.where(spread > 0, spread, 1.0)
-        direction = generator.normal(size=values.shape[1])
-        # summed row by row, which a matrix product may do differently in different places
-        for start in range(0, len(rows), 4096):
-            key[start : start + 4096] += ((values[start : start + 4096] - low) / spread * direction).sum(1)
-    return np.argsort(key if weight is None else key + 1e-3 * weight, kind="stable")
+    flat, targets = rows.reshape(len(rows), -1), y.reshape(len(y), -1)
+    inputs = _keys(flat, generator)
+    content = inputs + _keys(targets, generator)
+    order = np.lexsort((weight, content))
+    copy = np.append(False, content[order[1:]] == content[order[:-1]])
+    alike, before = order[copy], order[np.flatnonzero(copy) - 1]
+    copy[copy] = (flat[alike] == flat[before]).all(1) & (targets[alike] == targets[before]).all(1)
+    if not copy.any():
+        return order, weight[order]
+    group = np.cumsum(~copy) - 1
+    size = np.bincount(group)
+    place = np.unique(inputs[order], return_inverse=True)[1]
+    n_targets = np.bincount(place[~copy])
+    frequent = size >= max(_OFTEN, _SHARE * len(rows))
+    kept = ~copy | (n_targets[place] > 1) | frequent[group] | (len(rows) >= _AVERAGE * len(size)) | (len(size) == 1)
+    total = np.bincount(np.cumsum(kept) - 1, weights=weight[order])
+    return order[kept], total.astype(np.float64)
+
+
+def _keys(values: NDArray[Any], generator: np.random.Generator) -> Floats:
+    """Return a number for each row that tells its content: equal for equal rows, the same in other units."""
+    low = values.min(0)
+    spread = values.max(0) - low
+    spread = np.where(spread > 0, spread, 1.0)
+    direction = generator.normal(size=values.shape[1])
+    keys = np.empty(len(values))
+    # summed row by row, which a matrix product may do differently in different places
+    for start in range(0, len(values), 4096):
+        keys[start : start + 4096] = ((values[start : start + 4096] - low) / spread * direction).sum(1)
+    return keys
 
 
 def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed: int) -> Split:

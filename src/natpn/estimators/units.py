@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 
 # Positive targets are neither 0 nor infinite in float32: held-out ones may lie far from the few of training.
 _REACH = 80.0
+# A relative spread of a few last digits of float64 is that of one number calculated in several ways.
+_ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Units:
             safe = np.where(largest > 0, largest, 1.0)  # squares of 1e200 would overflow
             mean = np.average(columns / safe, axis=0, weights=weight)
             deviation = np.sqrt(np.average((columns / safe - mean) ** 2, axis=0, weights=weight))
-            constant = deviation <= 1e-12 * np.abs(mean)
+            constant = deviation <= _ROUNDING * np.abs(mean)
             scale = np.where(constant | (deviation == 0), one, deviation) * safe
             _check_range(largest, scale)
             return cls(family, mean * safe, scale)

@@ -47,17 +47,25 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Weights:
     """
     if sample_weight is None:
         return Weights(None, None, None, n_rows)
-    weights = np.asarray(sample_weight, np.float64)
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("sample_weight: expected numbers, got values that are none: give one weight a row") from None
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
-        raise ValueError(f"sample_weight has shape {weights.shape}, but X has {n_rows} rows: give one weight a row.")
+        raise ValueError(
+            f"sample_weight: expected one weight for each of {n_rows} rows, got shape {weights.shape}: give one a row"
+        )
     bad = ~(np.isfinite(weights) & (weights >= 0))
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"sample_weight, row {row}: {weights[row]} is not a finite number of at least 0.")
+        raise ValueError(
+            f"sample_weight: expected finite numbers of at least 0, got {weights[row]} in row {row}: correct it, or "
+            "give 0 to leave the row out"
+        )
     if not weights.any():
-        raise ValueError("sample_weight: all weights are zero, but at least one row has to count.")
+        raise ValueError("sample_weight: expected a weight above zero, got zero everywhere: at least 2 rows must count")
     present = weights > 0
     kept = weights[present]
     if (kept == 1).all():

@@ -3,11 +3,13 @@
 Every batch is (x, y, weight). With several processes each gets its share of every batch; all shuffle alike.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import TensorDataset
 
 from natpn import parallel
 
@@ -137,24 +139,29 @@ class LoadedRows:
 Source = Rows | LoadedRows
 
 
-def outline(data: Data) -> list[object]:
-    """Return sizes and checksums of tensors, to tell other data by; nothing for a loader, which is not read for it.
+def fingerprint(data: Data) -> str:
+    """Return a hash of tensors, to tell other data by.
 
-    A checksum is a sum with weights that differ from row to row, so that the order counts too.
+    A loader is not read for it, since it may shuffle its rows, or change them, each time: of its data set the tensors
+    count if it is made of tensors, else the sizes.
     """
-    if not isinstance(data, (tuple, list)):
-        return []
-    found: list[object] = []
-    for tensor in data:
-        if isinstance(tensor, Tensor):
-            rows = tensor.detach().reshape(len(tensor), -1).sum(1, dtype=torch.float64).cpu()
-            place = torch.arange(1, len(rows) + 1, dtype=torch.float64)
-            found += [
-                list(tensor.shape),
-                float(rows.nan_to_num().sum()),
-                float((rows.nan_to_num() * place.sin()).sum()),
-            ]
-    return found
+    if isinstance(data, (tuple, list)):
+        return digest([], data)
+    rows = getattr(data, "dataset", None)
+    sizes = [len(part) if isinstance(part, Sized) else None for part in (data, rows)]
+    about = [type(data).__name__, type(rows).__name__, *map(str, sizes), str(getattr(data, "batch_size", None))]
+    return digest(about, rows.tensors if isinstance(rows, TensorDataset) else ())
+
+
+def digest(words: Iterable[str], tensors: Iterable[Tensor]) -> str:
+    """Return a hash of words and of tensors, bit for bit."""
+    found = hashlib.sha256("\n".join(words).encode())
+    for tensor in tensors:
+        plain = tensor.detach().cpu().contiguous()
+        found.update(f"{plain.dtype} {tuple(plain.shape)}".encode())
+        flat = plain.as_strided((plain.numel(),), (1,))  # a single number may have any stride
+        found.update(flat.view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def source(name: str, data: Data, device: torch.device) -> Source:

@@ -9,11 +9,11 @@ from typing import cast
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.data import Data, outline, source
+from natpn.training.data import Data, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.paper import Paper
-from natpn.training.session import Session, TrainingResult, fingerprint
+from natpn.training.session import Session, TrainingResult, identify
 from natpn.training.staged import Staged
 
 Scheme = Staged | Paper
@@ -56,7 +56,8 @@ def fit(
         device: Where to work: "cpu", "cuda", "auto", or None for where the network is.
         precision: "float32", or "bfloat16" for the encoder's matrix products.
         checkpoint_dir: Write a checkpoint there after each epoch, and go on from the one that is there, which has to
-            be of the same settings and the same tensors; of a loader the data is not compared.
+            be of the same settings, network, initial weights and data; of a loader only the sizes are compared, unless
+            its data set is a `TensorDataset`. If it cannot be written, a warning says so and training goes on.
         progress: Show a progress bar.
 
     Returns:
@@ -78,6 +79,7 @@ def fit(
     where = parallel.choose_device(device, network)
     parallel.start(where)
     network.to(where)
+    parallel.synchronise(network)
     session = Session(
         network,
         source("train", train, where),
@@ -86,17 +88,12 @@ def fit(
         seed,
         precision,
         None if checkpoint_dir is None else Path(checkpoint_dir),
-        fingerprint(
-            scheme=repr(chosen),
-            seed=seed,
-            precision=precision,
-            members=len(members),
-            data=[] if checkpoint_dir is None else [outline(train), outline(validation)],
-        ),
+        {}
+        if checkpoint_dir is None
+        else identify(network, train, validation, scheme=repr(chosen), seed=seed, precision=precision),
         progress,
     )
     with parallel.seeded(seed + 10_007 * parallel.rank(), where):
-        parallel.synchronise(network)
         session.resume()
         chosen.run(session, members)
     network.eval()
@@ -136,7 +133,7 @@ def minimise(
     parallel.start(where)
     trainee.to(where)
     sources = source("train", train, where), source("validation", validation, where)
-    session = Session(trainee, *sources, where, seed, "float32", None, "", progress)
+    session = Session(trainee, *sources, where, seed, "float32", None, {}, progress)
     with parallel.seeded(seed + 10_007 * parallel.rank(), where):
         parallel.synchronise(trainee)
         descend(session, phase, trainee, *sources, descent)

@@ -1,13 +1,16 @@
 """One run of training: what was asked for, what happened, and how to go on after a crash.
 
 A run is a list of phases. After each epoch, and after each phase, all that is needed to go on is written to
-`checkpoint_dir`; a kill at any moment leaves a file that is whole, and a file that is no checkpoint is not replaced.
-It holds plain tensors, numbers and strings, and is read with `weights_only=True`: nothing in it can run code.
+`checkpoint_dir`; a kill at any moment leaves a file that is whole. It holds plain tensors, numbers and strings, and is
+read with `weights_only=True`: nothing in it can run code. It starts with a mark and a hash of the rest, and names the run
+by all that decides its result: a file that is damaged, of another run, or no checkpoint is refused and not replaced.
 """
 
+import hashlib
+import io
 import json
 import time
-import zipfile
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -16,21 +19,17 @@ import torch
 from torch import nn
 
 from natpn import parallel
+from natpn.families import Family
 from natpn.outputs import Kind, check_file, replacing
-from natpn.training.data import Source
+from natpn.training.data import Data, Source, digest, fingerprint
 
 FILE = "training.pt"
+_MARK = b"natpn checkpoint\n"
 
 
 def _is_checkpoint(file: IO[bytes]) -> bool:
-    """Say by the names of its parts whether a file is a checkpoint, without unpacking it."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            index = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
-            content = archive.read(index)
-    except (zipfile.BadZipFile, StopIteration, OSError, EOFError, NotImplementedError):
-        return False
-    return all(name in content for name in (b"network", b"history", b"finished", b"running"))
+    """Say by its mark whether a file is a checkpoint."""
+    return file.read(len(_MARK)) == _MARK
 
 
 CHECKPOINT = Kind("a checkpoint that natpn wrote", _is_checkpoint)
@@ -66,7 +65,7 @@ class Session:
     seed: int
     precision: parallel.Precision
     directory: Path | None
-    fingerprint: str
+    identity: dict[str, str]
     progress: bool
     history: list[dict[str, Any]] = field(default_factory=list)
     finished: list[str] = field(default_factory=list)
@@ -77,7 +76,7 @@ class Session:
         """Go on from the checkpoint, if there is one.
 
         Raises:
-            ValueError: If it belongs to another run, or is no checkpoint.
+            ValueError: If it is damaged, belongs to another run, or is no checkpoint.
         """
         if self.directory is None:
             return
@@ -86,12 +85,13 @@ class Session:
         if not path.exists():
             return
         check_file(path, CHECKPOINT)
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        if state["fingerprint"] != self.fingerprint:
+        state = self._read(path)
+        # Of a loader every process has another share, so only the first one compares.
+        other = [part for part, value in self.identity.items() if state["identity"].get(part) != value]
+        if other and parallel.rank() == 0:
             raise ValueError(
-                f"checkpoint_dir: {self.directory} holds a run with other settings or data "
-                f"({state['fingerprint']}, now {self.fingerprint}); choose an empty directory, or "
-                f"delete {path} to start again"
+                f"checkpoint_dir: expected a run like this one, got {path} of a run with other {', '.join(other)}; "
+                "choose an empty directory, or delete the file to start again"
             )
         self.network.load_state_dict(state["network"])
         self.history, self.finished, self.running = state["history"], state["finished"], state["running"]
@@ -116,15 +116,42 @@ class Session:
             return
         if parallel.rank() == 0:
             state = {
-                "fingerprint": self.fingerprint,
+                "identity": self.identity,
                 "network": self.network.state_dict(),
                 "history": self.history,
                 "finished": self.finished,
                 "running": running,
             }
-            with replacing(self.directory / FILE, CHECKPOINT) as file:
-                torch.save(state, file)
+            try:
+                self._write(state)
+            except OSError as error:
+                # What is trained is worth more than the checkpoint, and the last one is still there.
+                warnings.warn(
+                    f"checkpoint_dir: {self.directory} cannot be written to ({error.strerror or error}); training goes "
+                    "on, but after a crash it would start from the last checkpoint that could be written",
+                    stacklevel=2,
+                )
         parallel.wait()
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        content = path.read_bytes()
+        mark, _, payload = content.partition(b"\n\n")
+        if mark + b"\n\n" != _header(payload):
+            raise ValueError(
+                f"checkpoint_dir: expected a whole checkpoint, got {path}, which is damaged or was not written by this "
+                "version of natpn; delete the file to start again, or choose an empty directory"
+            )
+        state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location=self.device, weights_only=True)
+        return state
+
+    def _write(self, state: dict[str, Any]) -> None:
+        if self.directory is None:
+            return
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        with replacing(self.directory / FILE, CHECKPOINT) as file:
+            file.write(_header(buffer.getbuffer()))
+            file.write(buffer.getbuffer())
 
     def result(self) -> TrainingResult:
         """Return what came of it."""
@@ -132,6 +159,30 @@ class Session:
         return TrainingResult(self.history, time.perf_counter() - self.started, losses[-1] if losses else float("nan"))
 
 
-def fingerprint(**settings: Any) -> str:
-    """Return settings as a line of text, to compare runs by."""
-    return json.dumps(settings, sort_keys=True, default=str)
+def identify(network: nn.Module, train: Data, validation: Data, **settings: Any) -> dict[str, str]:
+    """Return all that decides the result of a run, part by part, to compare runs by.
+
+    Args:
+        network: The network before training: its structure, its settings and its weights.
+        train: Training data.
+        validation: Held-out data.
+        **settings: Everything else.
+    """
+    built = [
+        (name, key, repr(value))
+        for name, module in network.named_modules()
+        for key, value in sorted(vars(module).items())
+        if isinstance(value, (int, float, str, Family)) and key != "training"
+    ]
+    weights = {name: tensor for name, tensor in network.state_dict().items() if isinstance(tensor, torch.Tensor)}
+    return {
+        "settings": json.dumps(settings, sort_keys=True, default=str),
+        "network": digest([repr(network), json.dumps(built), *weights], weights.values()),
+        "training data": fingerprint(train),
+        "validation data": fingerprint(validation),
+    }
+
+
+def _header(payload: bytes | memoryview) -> bytes:
+    """Return what a checkpoint starts with."""
+    return _MARK + hashlib.sha256(payload).hexdigest().encode() + b"\n\n"
