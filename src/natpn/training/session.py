@@ -1,9 +1,10 @@
 """One run of training: what was asked for, what happened, and how to go on after a crash.
 
 A run is a list of phases. After each epoch, and after each phase, all that is needed to go on is written to
-`checkpoint_dir`; a kill at any moment leaves a file that is whole. It holds plain tensors, numbers and strings, and is
-read with `weights_only=True`: nothing in it can run code. It starts with a mark and a hash of the rest, and names the run
-by all that decides its result: a file that is damaged, of another run, or no checkpoint is refused and not replaced.
+`checkpoint_dir`; a kill at any moment leaves a file that is whole. It holds plain tensors, numbers and strings, and
+is read with `weights_only=True`: nothing in it can run code. It starts with a mark and a hash of the rest, and names
+the run by all that decides its result: a file that is damaged, of another run, or no checkpoint is refused and not
+replaced.
 """
 
 import hashlib
