@@ -21,7 +21,7 @@ from torch import nn
 
 from natpn import parallel
 from natpn.families import Family
-from natpn.outputs import Kind, check_file, replacing
+from natpn.outputs import Kind, replacing
 from natpn.training.data import Data, Source, digest, fingerprint
 
 FILE = "training.pt"
@@ -85,7 +85,6 @@ class Session:
         path = self.directory / FILE
         if not path.exists():
             return
-        check_file(path, CHECKPOINT)
         state = self._read(path)
         # Of a loader every process has another share, so only the first one compares.
         other = [part for part, value in self.identity.items() if state["identity"].get(part) != value]
