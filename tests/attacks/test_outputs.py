@@ -407,6 +407,6 @@ def test_a_checkpoint_takes_the_place_of_no_other_file(kind, tmp_path):
         torch.save({"network": {"weight": torch.zeros(3)}}, tmp_path / "training.pt")
     before = contents(tmp_path)
     model = natpn.NatPNRegressor(max_epochs=1, checkpoint_dir=tmp_path)
-    with pytest.raises(ValueError, match=r"training.pt: it exists and is not a checkpoint"):
+    with pytest.raises(ValueError, match=r"training.pt, which is damaged or was not written"):
         model.fit(*numbers(40))
     assert contents(tmp_path) == before
