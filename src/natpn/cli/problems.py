@@ -61,6 +61,10 @@ def of_system(error: OSError, path: str | None = None) -> Problem:
 class Group(click.Group):
     """A group of commands that ends in one sentence, whatever happens."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what click would answer with a line or a code of its own ends here."""
         try:
