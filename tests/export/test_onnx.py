@@ -156,5 +156,5 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=r"pip install 'natpn\[onnx\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[onnx\]'"):
         export_onnx(fitted("normal"), tmp_path / "m.onnx")

@@ -185,7 +185,7 @@ def test_without_the_extra_scores_work_and_render_says_what_to_install(missing):
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith(missing)
-    assert "pip install 'natpn[report]'" in said
+    assert "pip install '.[report]'" in said
 
 
 @pytest.mark.parametrize("case", ["numbers"], indirect=True)
