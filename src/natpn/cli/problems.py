@@ -97,7 +97,7 @@ def _end(error: BaseException) -> int:
         return 141
     message, code = _sentence(error)
     if is_first_process():
-        print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+        click.echo(f"Error: {' '.join(message.split())}", err=True)
     return code
 
 
