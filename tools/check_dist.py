@@ -30,7 +30,7 @@ def main() -> None:
         place = Path(folder)
         venv.create(place / "venv", with_pip=True)
         python = place / "venv" / BIN / "python"
-        pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-c", ROOT / "constraints.txt")
+        pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
         run(place, *pip, "build")
         run(place, python, "-m", "build", "--wheel", "--outdir", place / "tree", ROOT)
         run(place, python, "-m", "build", "--outdir", place / "source", ROOT)  # the wheel is made from the sdist
