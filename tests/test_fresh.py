@@ -137,3 +137,11 @@ def test_the_demo_installs_no_tools_of_the_tests():
     done = subprocess.run(["make", "--dry-run", "--always-make", "demo"], cwd=ROOT, capture_output=True, text=True)
     installed = re.findall(r"-e '\.\[([\w,]+)\]'", done.stdout)
     assert installed == ["report,serve"]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_slow_tests_are_left_to_make_check():
+    for target, left_out in (("test", True), ("check", False)):
+        done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+        (line,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
+        assert ("-m 'not slow'" in line) == left_out

@@ -294,6 +294,7 @@ model.save(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_save_that_is_killed_leaves_one_model_whole(saved):
     """The old one is found until the new one is there, and a later save tidies up."""
     model, place, X = saved

@@ -153,6 +153,7 @@ def test_columns_are_found_by_name_whatever_their_order(case):
     assert found[3][:2] == (SCRIPT, "99")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
 def test_large_data_stay_small(case, monkeypatch):
     monkeypatch.setattr("natpn.report.facts.MAX_ROWS", 20_000)
