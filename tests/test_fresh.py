@@ -109,6 +109,7 @@ def test_no_page_or_message_sends_to_an_index_that_has_no_natpn():
     assert found == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("required", [False, True])
 def test_pages_are_skipped_without_a_browser_unless_one_is_required(required, tmp_path):
     """With a PATH that has no browser, tests of the page say so in one line."""
