@@ -72,14 +72,14 @@ def test_an_export_that_fails_is_one_sentence(model, stand_in, tmp_path):
 def test_what_is_not_installed_is_named(name, arguments, extra, model, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)  # as if it could not be imported
     command, *options = arguments
-    assert f"pip install 'natpn[{extra}]'" in refused(run(command, model, *options))
+    assert f"pip install '.[{extra}]'" in refused(run(command, model, *options))
 
 
 def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it could not be imported
     monkeypatch.delitem(sys.modules, "natpn.report.page", raising=False)
     sentence = refused(run("report", model, new, "--out", tmp_path / "r.html"))
-    assert "pip install 'natpn[report]'" in sentence
+    assert "pip install '.[report]'" in sentence
 
 
 @pytest.mark.parametrize("command", ["serve", "export"])
@@ -104,3 +104,14 @@ def test_the_demo_tells_a_story(tmp_path, monkeypatch):
     assert run("demo", "--out", out, "--max-epochs", 1).exit_code == 0
     (tmp_path / "file").touch()
     assert "is a file" in refused(run("demo", "--out", tmp_path / "file"))
+
+
+def test_tables_to_try_replace_nothing_of_anyones(tmp_path):
+    for _ in range(2):
+        assert run("demo", "--tables", tmp_path / "new").exit_code == 0
+    names = {"flats.csv", "test.csv", "new.csv", "harbour.csv"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    (tmp_path / "test.csv").write_text("mine\n")
+    assert "choose another directory" in refused(run("demo", "--tables", tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "test.csv"}
+    assert "is a file; choose" in refused(run("demo", "--tables", tmp_path / "test.csv"))

@@ -214,6 +214,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 @given(
     kind=st.sampled_from(KINDS), at=st.integers(0, 5000), junk=st.binary(min_size=1, max_size=40), piped=st.booleans()

@@ -53,7 +53,10 @@ def test_every_density_is_exported():
     assert {density for density, _ in CASES.values()} == set(DENSITIES)
 
 
-@pytest.mark.parametrize("family", CASES)
+# An export takes ten seconds, and one is enough for a quick look.
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name == "normal" else [pytest.mark.slow]) for name in CASES]
+)
 def test_onnxruntime_agrees(family, directory):
     path, _ = exported(family, directory)
     onnx.checker.check_model(path, full_check=True)
@@ -68,6 +71,7 @@ def test_far_away_the_prior_speaks(directory):
     assert all(np.isfinite(found[name]).all() for name in ("prediction", "log_evidence", "epistemic", "chi", "n"))
 
 
+@pytest.mark.slow
 def test_the_metadata_says_what_everything_is(directory):
     path, sentences = exported("categorical", directory)
     found = metadata(path)
@@ -113,6 +117,7 @@ def test_a_table_with_categories_is_taken_as_it_is_encoded():
     assert_agree(ask(model, encoded), model, asked)
 
 
+@pytest.mark.slow
 def test_images_are_standardised_inside(tmp_path):
     images = np.random.default_rng(0).normal(size=(40, 1, 8, 8)) * 50 + 100
     labels = np.arange(40) % 2
@@ -176,5 +181,5 @@ def test_a_file_replaces_one_of_ours_and_no_other(content, tmp_path, monkeypatch
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=r"pip install 'natpn\[onnx\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[onnx\]'"):
         export_onnx(fitted("normal"), tmp_path / "m.onnx")

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from natpn.cli.fit import train
+from natpn.cli.flats import write_tables
 from natpn.cli.models import check_place
 from natpn.cli.printing import say
 from natpn.cli.problems import Problem
@@ -21,7 +22,10 @@ DIGITS = Kind("the digits of natpn demo", lambda file: column_names(file) == ["w
 @click.command(short_help="See the whole story on digits, in a minute.")
 @click.option("--out", default="demo", show_default=True, metavar="DIRECTORY", help="Where to write everything.")
 @click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
-def demo(out: str, max_epochs: int | None) -> None:
+@click.option(
+    "--tables", metavar="DIRECTORY", help="Only write small tables to try the other commands on: flats and their rents."
+)
+def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
     """Fit a model to handwritten digits from 0 to 7, and show that it knows that it does not know 8 and 9.
 
     Takes less than a minute, and needs no network.
@@ -29,7 +33,11 @@ def demo(out: str, max_epochs: int | None) -> None:
     \b
     Example:
       natpn demo --out demo
+      natpn demo --tables .
     """
+    if tables is not None:
+        write_tables(tables)
+        return
     place = {name: os.path.join(out, name) for name in ("model", "new.csv", "report.html")}
     if os.path.exists(out) and not os.path.isdir(out):
         raise Problem(f"{out} is a file; choose another --out.")

@@ -26,7 +26,7 @@ def part(module: str, name: str, extra: str) -> Any:
     except (ImportError, AttributeError) as error:
         missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
         what = f"{missing} is not installed" if missing else f"this natpn has no {module}.{name}"
-        raise Problem(f"{what}; run: pip install 'natpn[{extra}]'") from None
+        raise Problem(f"{what}; in a clone of natpn, run: pip install '.[{extra}]'") from None
 
 
 @click.command(short_help="Write a page about a model.")
@@ -98,7 +98,9 @@ def export(model: str, out: str) -> None:
     try:
         left_out = export_onnx(saved.model, out)
     except ImportError as error:
-        raise Problem(f"{error.name or error} is not installed; run: pip install 'natpn[onnx]'") from None
+        raise Problem(
+            f"{error.name or error} is not installed; in a clone of natpn, run: pip install '.[onnx]'"
+        ) from None
     except OSError as error:
         raise of_system(error, out) from None
     for sentence in left_out:

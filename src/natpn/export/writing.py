@@ -68,7 +68,8 @@ def _import_onnx() -> Any:
         return importlib.import_module("onnx")
     except ImportError as error:
         raise ImportError(
-            f"The export to ONNX needs the package {error.name!r}: pip install 'natpn[onnx]'", name=error.name
+            f"The export to ONNX needs the package {error.name!r}; in a clone of natpn, run: pip install '.[onnx]'",
+            name=error.name,
         ) from error
 
 
