@@ -42,7 +42,7 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
         Sentences about what the model can and the file cannot.
 
     Raises:
-        ImportError: If the packages of natpn[onnx] are not installed.
+        ImportError: If onnx, onnxruntime or onnxscript is not installed.
         ValueError: If there is a file that natpn did not write, or a part of the model, such as an encoder that was
             given as a module, cannot be translated.
         OSError: If the file cannot be written; what was there stays.
