@@ -112,6 +112,6 @@ def test_tables_to_try_replace_nothing_of_anyones(tmp_path):
     names = {"flats.csv", "test.csv", "new.csv", "harbour.csv"}
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     (tmp_path / "test.csv").write_text("mine\n")
-    assert "choose another directory" in refused(run("demo", "--tables", tmp_path))
+    assert "it exists and is not a table of natpn demo" in refused(run("demo", "--tables", tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"new", "test.csv"}
     assert "is a file; choose" in refused(run("demo", "--tables", tmp_path / "test.csv"))

@@ -8,7 +8,8 @@ from random import Random
 
 from natpn.cli.printing import say
 from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import write_text
+from natpn.cli.writing import check_out, write_text
+from natpn.outputs import Kind
 
 COLUMNS = ("flat", "area", "district", "lift", "built", "rent")
 DISTRICTS = ("old town", "hills", "station")
@@ -18,7 +19,8 @@ def write_tables(place: str) -> None:
     """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is.
 
     Raises:
-        Problem: If one of them is there with other content: it may be the only copy of someone's data.
+        Problem: If the directory cannot be written.
+        ValueError: If one of them is there with other content.
     """
     random = Random(0)
     flats, test, new = (list(_rows(random, n, DISTRICTS, (30, 150))) for n in (600, 200, 18))
@@ -32,19 +34,24 @@ def write_tables(place: str) -> None:
             "200 at the harbour: large, and in a district that no other table has",
         ),
     }
-    paths = {name: os.path.join(place, name) for name in tables}
     if os.path.exists(place) and not os.path.isdir(place):
         raise Problem(f"{place} is a file; choose a directory for --tables.")
     try:
-        for name, (text, _) in tables.items():
-            if os.path.exists(paths[name]) and _read(paths[name]) != text:
-                raise Problem(f"{paths[name]} is there and is something else; choose another directory for --tables.")
         os.makedirs(place, exist_ok=True)
     except OSError as error:
         raise of_system(error, place) from None
+    paths = {name: os.path.join(place, name) for name in tables}
+    kinds = {name: _same(text) for name, (text, _) in tables.items()}
+    for name, path in paths.items():
+        check_out(path, kinds[name])
     for name, (text, meaning) in tables.items():
-        write_text(paths[name], text)
+        write_text(paths[name], text, kinds[name])
         say(f"{paths[name]}  {meaning}")
+
+
+def _same(text: str) -> Kind:
+    """Return the kind of a table that has this very content: anything else may be the only copy of someone's data."""
+    return Kind("a table of natpn demo", lambda file: file.read() == text.encode())
 
 
 def _rows(random: Random, n: int, districts: tuple[str, ...], areas: tuple[float, float]) -> Iterator[list[str]]:
@@ -60,8 +67,3 @@ def _csv(rows: Iterable[list[str]], columns: tuple[str, ...]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns, *(row[: len(columns)] for row in rows)])
     return text.getvalue()
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        return file.read()
