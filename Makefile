@@ -2,9 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What the demo needs, and what the tests need beyond that: hundreds of megabytes that the demo does not wait for.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 # As many test processes as processors, and one thread in each: more would wait for each other.
-TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto
+TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist worksteal
 
 # Tests start many processes, and each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,16 +17,20 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,serve]'
+	$(PIP) torch
+	$(PIP) -e '.[report,serve]'
+	@touch $@
+
+$(STAMP): $(RUNS)
+	$(PIP) -e '.[dev]'
 	@touch $@
 
 test: $(STAMP)
-	$(TEST)
+	$(TEST) -m 'not slow'
 
-demo: $(STAMP)
+demo: $(RUNS)
 	$(BIN)/natpn demo --out demo
 
 check: $(STAMP)

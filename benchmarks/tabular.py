@@ -14,7 +14,7 @@ with defaults, the same for all data sets; what has no default is below, beside 
 
 A model that fails, as NGBoost does where its gradients overflow, is judged by the seeds where it does not. A result is
 appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what is there.
-Other packages: pip install 'natpn[benchmarks]'.
+Other packages: pip install '.[benchmarks]'.
 """
 
 import argparse
@@ -426,7 +426,7 @@ def main() -> None:
     for model in arguments.models.copy():
         package = MODELS[model][2]
         if package and importlib.util.find_spec(package) is None:
-            print(f"{model} is left out: pip install 'natpn[benchmarks]' installs {package}")
+            print(f"{model} is left out: pip install '.[benchmarks]' installs {package}")
             arguments.models.remove(model)
         elif package:
             versions.append(package)

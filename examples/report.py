@@ -1,6 +1,6 @@
 """A report on a model of digits 0 to 7, with 8 and 9 as rows from elsewhere.
 
-python examples/report.py [FILE]        needs jinja2 and matplotlib: pip install -e '.[report]'
+python examples/report.py [FILE]        needs pandas and the report: pip install -e '.[report]' pandas
 
 The picture docs/figures/report.png is the top of the page:
 chromium --headless --hide-scrollbars --force-device-scale-factor=0.8 --window-size=820,2650 --screenshot report.html

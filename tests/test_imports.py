@@ -8,7 +8,7 @@ import natpn
 
 ROOT = Path(natpn.__file__).parent
 ROWS = [
-    {"choices"},
+    {"choices", "outputs"},
     {"special", "densities", "encoders", "metrics", "parallel", "datasets"},
     {"evidence", "distributions"},
     {"families"},

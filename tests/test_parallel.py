@@ -1,5 +1,11 @@
 """Devices, precision and ranks: in one process all of it does nothing; two processes are in tests/training."""
 
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
@@ -38,6 +44,61 @@ def test_a_missing_gpu_is_named():
     assert parallel.choose_device("auto", nn.Identity()) == torch.device("cpu")
     with pytest.raises(ValueError, match="torch sees no GPU"):
         parallel.choose_device("cuda", nn.Identity())
+
+
+@pytest.mark.parametrize("name", ["mps", "xpu", "meta", "hpu", "vulkan", "cuda:7", "gpu", 3.5, ["cpu"], b"cuda", 7])
+def test_a_device_that_is_not_there_is_told_in_a_sentence(name):
+    with pytest.raises(ValueError, match=r"device: .*; use 'auto'") as caught:
+        parallel.choose_device(name, nn.Identity())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_gpu_beyond_the_last(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    for name in ("cuda:7", "auto"):
+        with pytest.raises(ValueError, match="but torch sees 2 GPUs here"):
+            parallel.choose_device(name, nn.Identity())
+
+
+LONELY = """
+import torch
+from natpn import parallel
+try:
+    parallel.start(torch.device("cpu"))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_process_that_is_alone_does_not_wait_for_ever(rank):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    world = {"WORLD_SIZE": "2", "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    source = str(Path(parallel.__file__).parents[1])
+    environment = os.environ | world | {"NATPN_JOIN_SECONDS": "1", "PYTHONPATH": source}
+    done = subprocess.run(
+        [sys.executable, "-c", LONELY], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.startswith("TimeoutError WORLD_SIZE: expected 2 processes, but some did not come within 1 s"), (
+        done.stdout,
+        done.stderr,
+    )
+    assert "unset WORLD_SIZE to work alone" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WORLD_SIZE", "two"), ("WORLD_SIZE", "-1"), ("NATPN_JOIN_SECONDS", "soon"), ("NATPN_JOIN_SECONDS", "nan")],
+)
+def test_wrong_environments(monkeypatch, name, value):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=f"{name}: expected"):
+        parallel.start(torch.device("cpu"))
 
 
 def test_precision():

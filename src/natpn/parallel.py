@@ -7,20 +7,64 @@ all processes. In a single process all of it does nothing, so callers need not a
 import contextlib
 import os
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 Precision = Literal["float32", "bfloat16"]
 T = TypeVar("T", bound=nn.Module)
 
 
+JOIN_SECONDS = "NATPN_JOIN_SECONDS"
+_JOIN = 60.0
+# One process may have much to do while the others wait for it, as where the first writes a checkpoint.
+_TOGETHER = timedelta(minutes=30)
+
+
 def start(device: torch.device) -> None:
-    """Join the other processes if `torchrun` started this one and nobody has joined yet."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    """Join the other processes if `torchrun` started this one and nobody has joined yet.
+
+    All have to come within 60 s, or as long as the environment variable NATPN_JOIN_SECONDS says. After that, whatever
+    they do together fails if one is not there within 30 minutes.
+
+    Raises:
+        TimeoutError: If a process does not come.
+        ValueError: If an environment variable is missing or wrong.
+    """
+    size = os.environ.get("WORLD_SIZE", "1")
+    if not size.isdigit():
+        raise ValueError(f"WORLD_SIZE: expected the number of processes, got {size!r}; unset it to work alone")
+    if int(size) == 1 or dist.is_initialized():
+        return
+    limit = _join_seconds()
+    try:
+        store, rank, world = next(rendezvous("env://", timeout=limit))
+        store.set(f"natpn/{rank}", "here")
+        store.wait([f"natpn/{other}" for other in range(world)], limit)
+    except RuntimeError:  # torch's own, for a store that is not there or a key that does not come
+        raise TimeoutError(
+            f"WORLD_SIZE: expected {size} processes, but some did not come within {limit.total_seconds():g} s; start "
+            f"all of them, as torchrun does, with the same MASTER_ADDR and MASTER_PORT, set {JOIN_SECONDS} to wait "
+            "longer, or unset WORLD_SIZE to work alone"
+        ) from None
+    store.set_timeout(_TOGETHER)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=_TOGETHER)
+
+
+def _join_seconds() -> timedelta:
+    given = os.environ.get(JOIN_SECONDS, str(_JOIN))
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 86_400:
+        raise ValueError(f"{JOIN_SECONDS}: expected seconds up to a day, such as 60, got {given!r}")
+    return timedelta(seconds=seconds)
 
 
 def stop() -> None:
@@ -55,13 +99,25 @@ def choose_device(name: str | torch.device | None, module: nn.Module) -> torch.d
     if name == "auto":
         if not torch.cuda.is_available():
             return torch.device("cpu")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
     try:
         device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:<number>', got {name!r}") from None
+    except (RuntimeError, TypeError):
+        raise ValueError(
+            f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:<number>', got {name!r}; use 'auto' if in doubt"
+        ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device: {name!r} was asked for, but torch sees no GPU here; use 'auto' or 'cpu'")
+    count = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise ValueError(
+            f"device: {name!r} was asked for, but torch sees {count} GPUs here, counted from 0; use 'auto' or "
+            "a smaller number"
+        )
+    try:
+        torch.zeros(1, device=device).item()  # "meta" has no numbers, and others are not there
+    except (RuntimeError, AssertionError, ImportError):
+        raise ValueError(f"device: {name!r} was asked for, but torch cannot use it here; use 'auto' or 'cpu'") from None
     return device
 
 

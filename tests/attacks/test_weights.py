@@ -37,7 +37,7 @@ def test_every_row_repeated_changes_nothing(plain, k):
 
 def test_a_weight_is_so_many_copies(plain):
     model, X, y = plain
-    weight = np.random.default_rng(0).integers(0, 10, 60)
+    weight = np.random.default_rng(0).integers(0, 6, 60)
     weighted = clone(model).fit(X, y, sample_weight=weight)
     copies = clone(model).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     assert_array_equal(answers(weighted, X), answers(copies, X))
@@ -94,6 +94,26 @@ def test_many_equal_rows_are_in_both_parts():
     data = clone(REGRESSOR)._prepare(X, X[:, 0] ** 2, None, None, None, 0)
     assert len(data.train[0][:, 0].unique()) == 4
     assert len(data.train[0]) == 160
+
+
+def test_a_frequent_row_among_others_is_in_both_parts():
+    X = np.append(np.zeros(100), np.arange(1.0, 201))[:, None]
+    data = clone(REGRESSOR)._prepare(X, np.sqrt(X[:, 0]), None, None, None, 0)
+    assert len(data.train[0]) + len(data.validation[0]) == 300
+    shares = [float((part[:, 0] == part[:, 0].min()).float().mean()) for part in (data.train[0], data.validation[0])]
+    assert min(shares) > 0.15
+
+
+def test_rows_of_a_rare_class_may_be_repeated():
+    """A usual practice against imbalance; the copies stay together."""
+    X = numbers(300)[0]
+    rare = np.arange(300) < 15
+    data = clone(CLASSIFIER)._prepare(
+        np.repeat(X, np.where(rare, 15, 1), axis=0), np.repeat(rare, np.where(rare, 15, 1)), None, None, None, 0
+    )
+    rows = [{tuple(row) for row in part.tolist()} for part in (data.train[0], data.validation[0])]
+    assert sum(map(len, rows)) == len(set.union(*rows)) == 300
+    assert float(data.train[2][data.train[1] == 1].sum() / data.train[2].sum()) == pytest.approx(0.44, abs=0.05)
 
 
 @pytest.mark.parametrize(

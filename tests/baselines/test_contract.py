@@ -27,6 +27,7 @@ def names(target):
     return [name for name, other in OWN if other == target]
 
 
+@pytest.mark.slow
 @parametrize_with_checks([model.set_params(random_state=None) for model in CHECKED])
 def test_scikit_learns_checks(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else the check of the array API skips itself

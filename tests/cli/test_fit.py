@@ -184,7 +184,8 @@ def test_files_that_are_no_tables(content, sentence, tmp_path):
 
 def test_files_that_are_not_there(tmp_path):
     assert "no such file" in refused(fit(tmp_path / "a.csv", tmp_path / "m"))
-    assert "is a directory" in refused(fit(tmp_path, tmp_path / "m"))
+    (tmp_path / "b").mkdir()
+    assert "is a directory" in refused(fit(tmp_path / "b", tmp_path / "m"))
 
 
 def test_parquet_that_is_damaged_or_holds_lists(tmp_path):
@@ -209,10 +210,9 @@ def test_places_that_cannot_be_written(train, tmp_path):
 
 
 def test_a_disk_that_fills_up_leaves_nothing(train, tmp_path, monkeypatch):
-    def full(self, directory):
-        directory.mkdir()
+    def full(number):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(natpn.NatPNRegressor, "save", full)
+    monkeypatch.setattr("os.fsync", full)
     assert "the disk is full" in refused(fit(train, tmp_path / "m"))
     assert not list(tmp_path.iterdir())

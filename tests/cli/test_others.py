@@ -1,6 +1,7 @@
 """`natpn report`, `serve`, `export` and `demo`, with stand-ins for the modules behind them."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -39,33 +40,29 @@ def test_the_server_gets_its_options(model, stand_in, monkeypatch):
     monkeypatch.setenv("NATPN_TOKEN", "secret")
     assert run("serve", model, "--host", "0.0.0.0").exit_code == 0
     assert called == [
-        (model, {"host": "127.0.0.1", "port": 81, "token": None}),
-        (model, {"host": "0.0.0.0", "port": 8000, "token": "secret"}),
+        (model, {"host": "127.0.0.1", "port": 81, "token": None, "allow_hosts": ()}),
+        (model, {"host": "0.0.0.0", "port": 8000, "token": "secret", "allow_hosts": ()}),
     ]
 
 
-def test_an_export_is_moved_into_place_and_says_what_it_lacks(model, stand_in, tmp_path):
+def test_an_export_says_what_it_lacks(model, stand_in, tmp_path):
     def export_onnx(estimator, path):
-        path.write_text("weights")
-        path.with_name(path.name + ".data").write_text("more")
+        Path(path).write_text("weights")
         return ["Conformal intervals are left out."]
 
     stand_in("natpn.export", export_onnx=export_onnx)
     result = run("export", model, tmp_path / "m.onnx")
     assert result.exit_code == 0, result.output
     assert result.stderr == "note: Conformal intervals are left out.\n"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
-    assert "is a directory" in refused(run("export", model, tmp_path))
+    assert (tmp_path / "m.onnx").read_text() == "weights"
 
 
-def test_an_export_that_fails_leaves_nothing(model, stand_in, tmp_path):
+def test_an_export_that_fails_is_one_sentence(model, stand_in, tmp_path):
     def export_onnx(estimator, path):
-        path.write_text("weights")
         raise OSError(28, "No space left on device")
 
     stand_in("natpn.export", export_onnx=export_onnx)
     assert "the disk is full" in refused(run("export", model, tmp_path / "m.onnx"))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -75,26 +72,29 @@ def test_an_export_that_fails_leaves_nothing(model, stand_in, tmp_path):
 def test_what_is_not_installed_is_named(name, arguments, extra, model, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)  # as if it could not be imported
     command, *options = arguments
-    assert f"pip install 'natpn[{extra}]'" in refused(run(command, model, *options))
+    assert f"pip install '.[{extra}]'" in refused(run(command, model, *options))
 
 
 def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it could not be imported
     monkeypatch.delitem(sys.modules, "natpn.report.page", raising=False)
     sentence = refused(run("report", model, new, "--out", tmp_path / "r.html"))
-    assert "pip install 'natpn[report]'" in sentence
+    assert "pip install '.[report]'" in sentence
 
 
 @pytest.mark.parametrize("command", ["serve", "export"])
 def test_a_directory_that_is_no_model(command, tmp_path, stand_in):
     stand_in("natpn.serve", run=None)
     stand_in("natpn.export", export_onnx=None)
+    (tmp_path / "other").mkdir()
     options = [tmp_path / "m.onnx"] if command == "export" else []
-    assert "not a model" in refused(run(command, tmp_path, *options))
+    assert "not a model" in refused(run(command, tmp_path / "other", *options))
 
 
 def test_the_demo_tells_a_story(tmp_path, monkeypatch):
-    monkeypatch.setattr(natpn.report, "render", lambda *a, **k: "<html></html>", raising=False)
+    monkeypatch.setattr(
+        natpn.report, "render", lambda *a, **k: '<meta name="generator" content="natpn 0">', raising=False
+    )
     out = tmp_path / "demo"
     result = run("demo", "--out", out, "--max-epochs", 1)
     assert result.exit_code == 0, result.output
@@ -104,3 +104,14 @@ def test_the_demo_tells_a_story(tmp_path, monkeypatch):
     assert run("demo", "--out", out, "--max-epochs", 1).exit_code == 0
     (tmp_path / "file").touch()
     assert "is a file" in refused(run("demo", "--out", tmp_path / "file"))
+
+
+def test_tables_to_try_replace_nothing_of_anyones(tmp_path):
+    for _ in range(2):
+        assert run("demo", "--tables", tmp_path / "new").exit_code == 0
+    names = {"flats.csv", "test.csv", "new.csv", "harbour.csv"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    (tmp_path / "test.csv").write_text("mine\n")
+    assert "it exists and is not a table of natpn demo" in refused(run("demo", "--tables", tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"new", "test.csv"}
+    assert "is a file; choose" in refused(run("demo", "--tables", tmp_path / "test.csv"))

@@ -7,6 +7,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from cli.conftest import ENVIRONMENT, rows, start, write
 
 
@@ -50,7 +52,7 @@ def test_a_request_to_end_is_met_as_an_interrupt_is(tmp_path):
 import os, signal, sys
 from natpn.cli import main, writing
 def end(path):
-    with writing.replacing(path) as file:
+    with writing.replacing(path, writing.PREDICTIONS) as file:
         file.write(b"half")
         os.kill(os.getpid(), signal.SIGTERM)
 sys.modules["natpn.cli.predict"].load = lambda model: end("out.csv")
@@ -98,6 +100,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(classes, tmp_path):
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file(classes, tmp_path):
     lines = "".join(f"{area},{9 * area}\n" for area in range(30, 130)).encode()
     for n, name in ((30_000, "short"), (300_000, "long")):
@@ -123,6 +126,7 @@ for name in ("short", "long"):
         assert sum(1 for _ in file) == 300_001
 
 
+@pytest.mark.slow
 def test_torchrun_fits_in_several_processes(train, tmp_path):
     arguments = ["--standalone", "--nproc-per-node", 2, "-m", "natpn.cli", "fit"]
     options = ["--target", "rent", "--drop", "flat", "--max-epochs", 1, "--device", "cpu"]
@@ -131,4 +135,4 @@ def test_torchrun_fits_in_several_processes(train, tmp_path):
     assert code == 0, err
     assert out.count("model   ") == out.count("family ") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
-    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors", "table.json"]
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]

@@ -225,7 +225,7 @@ def test_without_pillow_the_cure_is_said(tmp_path):
     made.pictures(tmp_path)
     with (
         mock.patch.dict("sys.modules", {"PIL": None, "PIL.Image": None}),
-        pytest.raises(ImportError, match=r"pip install 'natpn\[reproduce\]'"),
+        pytest.raises(ImportError, match=r"pip install '\.\[reproduce\]'"),
     ):
         load("celeba", directory=tmp_path)
 

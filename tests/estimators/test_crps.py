@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 from natpn import NatPNRegressor, metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["normal", "poisson"])
 def test_the_score_is_the_integral_of_its_definition(family):
     """∫ (F(x) − 1{x ≥ y})² dx, a sum for counts; draws leave 3 % open."""

@@ -11,6 +11,7 @@ from natpn.families import FAMILIES
 from natpn.network import NaturalPosteriorEnsemble
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_five_members_of_every_family(name):
     X, y = targets(name, 60)

@@ -222,7 +222,7 @@ def test_a_checkpoint_of_a_fit_on_other_data_is_refused(tmp_path):
     model = clone(REGRESSOR).set_params(checkpoint_dir=tmp_path)
     first = clone(model).fit(X, y).predict(X)
     assert_array_equal(clone(model).fit(X, y).predict(X), first)
-    with pytest.raises(ValueError, match="holds a run with other settings or data"):
+    with pytest.raises(ValueError, match="of a run with other training data"):
         clone(model).fit(X, y**2)
 
 

@@ -1,10 +1,7 @@
 """Models on disk: bit-equal after loading, whole or not there, and errors that say what is wrong."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,7 @@ from torch import nn
 from estimators.problems import CLASSIFIER, REGRESSOR, VECTORS, classes, numbers, targets
 from natpn import NatPNClassifier, load
 from natpn.densities import GaussianMixture
-from natpn.estimators import saving
+from natpn.estimators import placing
 from natpn.families import FAMILIES
 
 FIXTURE = Path(__file__).parent / "data" / "schema_1"
@@ -160,7 +157,7 @@ def test_a_loaded_model_can_be_fitted_and_cloned(saved):
 def test_two_files_and_nothing_that_can_run(saved):
     _, place, _ = saved
     assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
-    assert json.loads((place / "config.json").read_text())["schema"] == saving.SCHEMA
+    assert json.loads((place / "config.json").read_text())["schema"] == placing.SCHEMA
     assert not [path for path in place.parent.iterdir() if path != place]
 
 
@@ -220,7 +217,7 @@ def test_another_config_with_a_right_checksum(saved, change, message):
     _, place, _ = saved
     config = json.loads((place / "config.json").read_text()) | change
     del config["sha256"]
-    config["sha256"] = saving.checksum(config)
+    config["sha256"] = placing.checksum(config)
     (place / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=message):
         load(place)
@@ -248,64 +245,6 @@ def test_nothing_else_is_replaced(saved, tmp_path, what):
     with pytest.raises(ValueError, match=r"exists and is not a model.*choose another directory"):
         model.save(place)
     assert (place if what == "a file" else place / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("step", ["writing", "first rename", "second rename"])
-def test_a_save_that_fails_leaves_the_old_model_whole(saved, monkeypatch, step):
-    model, place, X = saved
-    other = clone(REGRESSOR).set_params(random_state=5).fit(X, numbers(60)[1])
-    replace, calls = os.replace, []
-
-    def failing(a, b):
-        calls.append(a)
-        if len(calls) == (1 if step == "first rename" else 2):
-            raise OSError("disk full")
-        replace(a, b)
-
-    def full(_):
-        raise OSError("disk full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, *(("fsync", full) if step == "writing" else ("replace", failing)))
-        with pytest.raises(OSError, match="disk full"):
-            other.save(place)
-    assert_same(model, load(place), X)
-    assert [path.name for path in place.parent.iterdir()] == ["model"]
-
-
-KILLED = """
-import os, sys
-import numpy as np
-from natpn import load
-model = load(sys.argv[1])
-moment, replace, calls = int(sys.argv[2]), os.replace, []
-def kill(*_):
-    calls.append(1)
-    if len(calls) > moment:
-        os._exit(9)
-def killing(a, b):
-    kill()
-    replace(a, b)
-fsync = os.fsync
-os.replace = killing
-os.fsync = lambda descriptor: (kill(), fsync(descriptor))
-model.n_rows_ = 7
-model.save(sys.argv[1])
-"""
-
-
-def test_a_save_that_is_killed_leaves_one_model_whole(saved):
-    """The old one is found until the new one is there, and a later save tidies up."""
-    model, place, X = saved
-    for moment in (1, 3):  # before the second file is written, and between the renames
-        done = subprocess.run([sys.executable, "-c", KILLED, str(place), str(moment)], check=False)
-        assert done.returncode == 9
-        again = load(place)
-        assert again.n_rows_ == model.n_rows_
-        assert_same(model, again, X)
-    model.save(place)
-    assert_same(model, load(place), X)
-    assert not (place.parent / ".model.old").exists()
 
 
 def test_the_model_of_an_earlier_version_is_read():

@@ -302,7 +302,7 @@ def test_vectors_as_targets_from_every_library(library):
         (pd.Series([1.0, None] * 30, dtype="Float64"), "the target of row 1 is missing"),
         (pl.Series([1.0, None] * 30), "the target of row 1 is missing"),
         (np.where(np.arange(60) == 3, np.inf, VALUES), "infinity"),
-        (["a"] * 60, "could not convert string to float"),
+        (["a"] * 60, "y: expected numbers, got texts such as 'a'; use NatPNClassifier"),
         (VALUES[:50], r"inconsistent numbers of samples: \[60, 50\]"),
     ],
 )

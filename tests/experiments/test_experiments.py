@@ -57,6 +57,7 @@ def test_a_run_is_the_same_whatever_ran_before():
     assert execute(experiment, other)["scores"] != first
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in DRAWINGS])
 def test_a_quick_run_fills_its_tables(name):

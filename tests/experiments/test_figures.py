@@ -58,6 +58,7 @@ def test_every_module_with_an_experiment_is_registered():
     assert set(LABELS) == set(MODELS) == set(DRAWINGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", figures())
 def test_a_figure_shows_its_labels(name):
     lines = quick(name)

@@ -123,6 +123,7 @@ def test_an_unknown_network_is_refused():
         pixels.network("NatPM", (3, 16, 16), 10, 0)
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.parametrize("name", nyu.MODELS)
 def test_a_quick_run(name):

@@ -35,6 +35,7 @@ def cluster(monkeypatch):
         ray.shutdown()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_cluster_makes_the_same_lines(small, cluster, tmp_path):
     path, told = tmp_path / "results.jsonl", []

@@ -144,6 +144,7 @@ def test_runs_end_when_the_command_is_killed(tmp_path):
     pytest.fail("processes of a killed command are still there")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kill", "jobs"),
     [(signal.SIGKILL, 1), (signal.SIGKILL, 2), (signal.SIGINT, 1), (signal.SIGINT, 2), (signal.SIGTERM, 2)],

@@ -53,7 +53,10 @@ def test_every_density_is_exported():
     assert {density for density, _ in CASES.values()} == set(DENSITIES)
 
 
-@pytest.mark.parametrize("family", CASES)
+# An export takes ten seconds, and one is enough for a quick look.
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[] if name == "normal" else [pytest.mark.slow]) for name in CASES]
+)
 def test_onnxruntime_agrees(family, directory):
     path, _ = exported(family, directory)
     onnx.checker.check_model(path, full_check=True)
@@ -68,6 +71,7 @@ def test_far_away_the_prior_speaks(directory):
     assert all(np.isfinite(found[name]).all() for name in ("prediction", "log_evidence", "epistemic", "chi", "n"))
 
 
+@pytest.mark.slow
 def test_the_metadata_says_what_everything_is(directory):
     path, sentences = exported("categorical", directory)
     found = metadata(path)
@@ -113,6 +117,7 @@ def test_a_table_with_categories_is_taken_as_it_is_encoded():
     assert_agree(ask(model, encoded), model, asked)
 
 
+@pytest.mark.slow
 def test_images_are_standardised_inside(tmp_path):
     images = np.random.default_rng(0).normal(size=(40, 1, 8, 8)) * 50 + 100
     labels = np.arange(40) % 2
@@ -143,18 +148,38 @@ def test_a_place_that_cannot_be_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+@pytest.fixture
+def empty_graph(monkeypatch):
+    """Let exports be quick: of a graph without operators."""
+    graph = onnx.helper.make_graph([], "empty", [], [])
+    monkeypatch.setattr(writing, "_translate", lambda answers: onnx.helper.make_model(graph))
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, empty_graph):
     def fail(*arguments):
         raise OSError("No space left on device")
 
-    (tmp_path / "m.onnx").write_bytes(b"old")
+    export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    old = (tmp_path / "m.onnx").read_bytes()
     monkeypatch.setattr(writing.os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
-        writing._write(tmp_path / "m.onnx", b"new")
-    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
+        export_onnx(fitted("exponential"), tmp_path / "m.onnx")
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [old]
+
+
+@pytest.mark.parametrize("content", [b"mine", onnx.helper.make_model(onnx.helper.make_graph([], "mine", [], []))])
+def test_a_file_replaces_one_of_ours_and_no_other(content, tmp_path, monkeypatch, empty_graph):
+    for _ in range(2):
+        export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    mine = content if isinstance(content, bytes) else content.SerializeToString()
+    (tmp_path / "m.onnx").write_bytes(mine)
+    monkeypatch.setattr(writing, "_translate", None)  # before the work
+    with pytest.raises(ValueError, match=r"m.onnx: it exists and is not an ONNX file that natpn wrote; choose another"):
+        export_onnx(fitted("normal"), tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").read_bytes() == mine
 
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=r"pip install 'natpn\[onnx\]'"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[onnx\]'"):
         export_onnx(fitted("normal"), tmp_path / "m.onnx")

@@ -200,6 +200,7 @@ def test_entropy_is_the_mean_surprise_of_draws(reference):
         assert abs(posterior(reference, chi, log_n).entropy().item() - surprise.mean()) < 6 * error + 1e-9
 
 
+@pytest.mark.slow
 @every_family
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9)])
 def test_right_to_the_last_digit(reference, dtype, tolerance):

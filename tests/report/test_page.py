@@ -153,6 +153,7 @@ def test_columns_are_found_by_name_whatever_their_order(case):
     assert found[3][:2] == (SCRIPT, "99")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
 def test_large_data_stay_small(case, monkeypatch):
     monkeypatch.setattr("natpn.report.facts.MAX_ROWS", 20_000)
@@ -185,7 +186,7 @@ def test_without_the_extra_scores_work_and_render_says_what_to_install(missing):
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith(missing)
-    assert "pip install 'natpn[report]'" in said
+    assert "pip install '.[report]'" in said
 
 
 @pytest.mark.parametrize("case", ["numbers"], indirect=True)

@@ -115,6 +115,7 @@ def test_what_stands_behind_a_table_is_said():
     )
 
 
+@pytest.mark.slow
 def test_every_table_of_the_paper_is_shown_with_its_figures():
     lines = everything()
     found = tables(lines)

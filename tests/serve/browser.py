@@ -14,15 +14,20 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-INSTALL = "apt-get install -y chromium chromium-driver"
+MISSING = "The page is tested in chromium, which is not installed: apt-get install -y chromium chromium-driver"
+
+
+def programs() -> tuple[str | None, str | None]:
+    """Return where the browser and its driver are."""
+    return shutil.which("chromium"), shutil.which("chromedriver")
 
 
 @contextmanager
 def chromium(width: int = 1200, height: int = 1000) -> Iterator[webdriver.Chrome]:
     """Start a browser without a window, of the given size."""
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    program, driver = programs()
     if program is None or driver is None:
-        raise RuntimeError(f"The page is tested in chromium, which is not installed. Install it: {INSTALL}")
+        raise RuntimeError(MISSING)
     options = webdriver.ChromeOptions()
     options.binary_location = program
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-proxy-server"):

@@ -36,10 +36,11 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(app: Any) -> Iterator[str]:
-    """Serve an application in a thread, and give its address."""
+def serving(app: Any, **options: Any) -> Iterator[str]:
+    """Serve an application in a thread with uvicorn's options, and give its address."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", access_log=False, timeout_keep_alive=75))
+    options = {"log_level": "critical", "access_log": False, "timeout_keep_alive": 75} | options
+    server = uvicorn.Server(uvicorn.Config(app, **options))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

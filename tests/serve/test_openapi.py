@@ -35,6 +35,7 @@ def test_the_description_is_complete(client):
     assert client.post("/predict", json=one["example"]).status_code == 200
 
 
+@pytest.mark.slow
 def test_requests_made_from_the_description(address):
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     operation = schema["/predict"]["POST"]

@@ -79,7 +79,9 @@ def test_sigterm_finishes_open_requests(process):
     body = b'{"x0": 1, "x1": 1, "x2": 1, "x3": 1}'
     with socket.create_connection((url.host, url.port)) as connection:
         connection.settimeout(20)
-        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        head = (
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
         connection.sendall(head % len(body) + body[:10])
         assert httpx.get(process.address + "/health", trust_env=False).status_code == 200  # so the first is being read
         process.send_signal(signal.SIGTERM)

@@ -107,7 +107,7 @@ def test_texts_are_read_where_numbers_were():
     np.testing.assert_array_equal(result, transform.transform(pl.DataFrame({"a": [2.0, 3.0, 1.0, None]})))
     values = ["2"] * 20
     values[17] = "abc"
-    with pytest.raises(ValueError, match="Column 'a', row 17: 'abc' is not a number; the column had only numbers"):
+    with pytest.raises(ValueError, match="Column 'a', row 17: 'abc' is not a finite number; the column had only"):
         transform.transform(pl.DataFrame({"a": values}))
     with pytest.raises(ValueError, match="Column 'a' has dates, but it had numbers"):
         transform.transform(pl.DataFrame({"a": [datetime.date(2024, 1, 1)]}))
@@ -115,7 +115,7 @@ def test_texts_are_read_where_numbers_were():
         transform.transform([[datetime.date(2024, 1, 1)]])
 
 
-@pytest.mark.parametrize("infinite", [np.inf, -np.inf, 10**400, "inf"])
+@pytest.mark.parametrize("infinite", [np.inf, -np.inf, 10**400])
 def test_infinity_is_refused(infinite):
     transform = TableTransform().fit(np.arange(6.0).reshape(3, 2))
     table = np.zeros((5, 2), object)

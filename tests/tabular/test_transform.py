@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from natpn.tabular import TableTransform
@@ -204,14 +204,22 @@ def tables(draw: st.DrawFn) -> np.ndarray:
     return table
 
 
+def fitted(table: np.ndarray) -> TableTransform:
+    try:
+        return TableTransform().fit(table)
+    except ValueError as error:  # a text among numbers, tested elsewhere
+        assume("make the column categorical" not in str(error))
+        raise
+
+
 @given(tables(), st.data())
 def test_any_table_is_finite_deterministic_and_row_wise(table, data):
     infinite = [isinstance(v, float) and math.isinf(v) for v in table.flat]
     table[np.array(infinite).reshape(table.shape)] = None
     half = data.draw(st.integers(1, len(table)))
-    transform = TableTransform().fit(table[:half])
+    transform = fitted(table[:half])
     for place, column in enumerate(transform.columns):  # what does not fit the kind is an error, tested elsewhere
-        if TableTransform().fit(table[half - 1 :, [place]]).columns[0].kind != column.kind != "category":
+        if fitted(table[half - 1 :, [place]]).columns[0].kind != column.kind != "category":
             table[half:, place] = None
     result = transform.transform(table)
     assert np.isfinite(result).all()

@@ -24,6 +24,7 @@ def run(processes, out, density: str, world: int) -> list[dict]:
     return [torch.load(f"{out}.{rank}", weights_only=True) for rank in range(world)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("density", ["gaussian_mixture", "radial"])
 def test_two_processes_do_what_one_does(processes, tmp_path, density):
     """The staged scheme with expectation-maximisation, and the paper's with gradients."""

@@ -1,114 +1,191 @@
-"""Texts → columns of numbers, truth values and dates: by what they hold in training, by what the model says after it.
+"""Texts → columns of numbers, truth values, dates and categories: by what they hold in training, after it by the model.
 
-| a column of a CSV file holds | it is |
-|---|---|
-| numbers, and nothing else | numbers |
-| true and false, in any case | truth values |
-| dates such as 2024-12-31 or 2024-12-31T23:59:00, all with or all without a time zone | dates |
-| anything else | categories |
+How one text is read says `natpn.tabular.texts`, for every way into a model; here whole columns of files are. A CSV file
+has texts alone, and a column of it is of the kind that all its texts are of. Parquet has types of its own, and texts
+there are categories.
 
-A column of which at least nine values in ten are numbers is taken for one of numbers with mistakes, and refused; so is
-one of numbers with a decimal comma, which some programs write for thousands. Empty cells and the usual signs, such as
-NA and null, are missing values. Parquet has types of its own.
+A column of which at least nine texts in ten are of one kind, or all but such as "-", is one of that kind with mistakes
+in it: the first is named and the file refused, or they count as missing values, as `--bad-cells` says. So is a column
+of numbers with decimal commas or separators of thousands, which are always refused.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from natpn.cli.bad_cells import BadCells
 from natpn.cli.problems import Problem
 
-MOSTLY = 0.9
 Place = Callable[[int], str]  # row → where that is in the file
+_MISSING = "say --bad-cells missing"
 
 
-def infer(values: Any, name: str, where: str, place: Place) -> Any:
+@dataclass(frozen=True)
+class Texts:
+    """A column of texts of a file.
+
+    Attributes:
+        name: The name of the column.
+        distinct: Its distinct texts, as they are written.
+        codes: The place of each row's text among them, null where there is none.
+        where: The file.
+        place: Where in it a row is.
+    """
+
+    name: str
+    distinct: list[str]
+    codes: Any
+    where: str
+    place: Place
+
+    def counts(self) -> dict[str, int]:
+        """Return how often there is each text."""
+        import numpy as np
+
+        codes = self.codes.drop_null().to_numpy()
+        return dict(zip(self.distinct, np.bincount(codes, minlength=len(self.distinct)).tolist(), strict=True))
+
+    def row_of(self, texts: list[str]) -> int:
+        """Return the first row that has one of some texts."""
+        import numpy as np
+
+        wanted = set(texts)
+        places = [place for place, text in enumerate(self.distinct) if text in wanted]
+        return int(np.argmax(np.isin(self.codes.fill_null(-1).to_numpy(), places)))
+
+    def at(self, texts: list[str]) -> tuple[str, str]:
+        """Return where the first of some texts is, and which it is."""
+        row = self.row_of(texts)
+        text = self.distinct[self.codes[row].as_py()]
+        return f"{self.where}, {self.place(row)}, column {self.name!r}", text
+
+    def mapped(self, values: dict[str, Any], kind: Any) -> Any:
+        """Return a column in which each text is replaced; those without a value are missing."""
+        import pyarrow as pa
+
+        return pa.array([values.get(text) for text in self.distinct], kind).take(self.codes)
+
+
+def is_text(kind: Any) -> bool:
+    """Say whether a type is that of texts."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def infer(values: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
     """Return a column of texts as what it holds.
 
     Raises:
-        Problem: If it is nearly one of numbers; with the first that is none.
+        Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
-    import pyarrow.compute as pc
+    import pyarrow as pa
 
-    texts = trimmed(values)
-    known = len(texts) - texts.null_count
-    if not known:
-        return texts
-    numbers, bad = _numbers(texts)
-    if not len(bad):
+    from natpn.tabular.texts import kind_of_texts
+
+    numbers = _plain_numbers(values)
+    if numbers is not None:
         return numbers
-    truths = truth_values(texts)
-    if truths is not None:
-        return truths
-    dates = _dates(texts)
-    if dates is not None:
-        return dates
-    if known - len(bad) >= MOSTLY * known:
-        row = bad[0]
-        raise Problem(
-            f"{where}, {place(row)}, column {name!r}: {texts[row].as_py()!r} is not a finite number, but most of the "
-            f"column is; correct it, leave it empty, or say --category {name} if they are names."
-        )
-    commas = pc.match_substring_regex(texts, r"^[+-]?\d+,\d+$").fill_null(False).to_numpy(zero_copy_only=False)
-    if commas.sum() + known - len(bad) >= MOSTLY * known:
-        row = int(commas.argmax())
-        text = texts[row].as_py()
-        raise Problem(
-            f"{where}, {place(row)}, column {name!r}: {text!r} has a decimal comma; write {text.replace(',', '.')}, or "
-            f"say --category {name} if they are names."
-        )
-    return texts
+    texts = _texts(values, name, where, place)
+    kind, wrong = kind_of_texts(texts.counts())
+    _refuse_separators(texts, kind, wrong)
+    if kind == "category":
+        return categories(values)
+    if wrong and not bad.are_missing:
+        spot, text = texts.at(wrong)
+        raise Problem(f"{spot}: {_fact(text, kind)}, but most of the column is; correct it, {_cures(name)}")
+    if kind == "empty":
+        return pa.nulls(len(values), pa.string())
+    return _typed(texts, kind, _readers(kind), wrong, bad)
 
 
-def convert(values: Any, kind: str, name: str, where: str, place: Place, *, trim: bool = True) -> Any:
-    """Return a column as the model knows it; what it can read itself is left as it is.
+def mended(values: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
+    """Return texts that have a type of their own, as in Parquet: as categories, unless nearly all are numbers.
+
+    Raises:
+        Problem: If nearly all are numbers; with the first text that is not.
+    """
+    from natpn.tabular.texts import kind_of_texts
+
+    texts = _texts(values, name, where, place)
+    kind, wrong = kind_of_texts(texts.counts())
+    if kind != "number" or not wrong:
+        return values.combine_chunks().dictionary_encode()
+    return infer(values, name, where, place, bad)
+
+
+def convert(values: Any, column: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
+    """Return a column as the model knows it; what the model reads itself is left as it is.
 
     Args:
         values: The column.
-        kind: "number", "boolean", "category", "date" or "empty".
-        name: Its name.
+        column: The column of the model.
+        name: Its name in the file.
         where: The file.
         place: Where in it a row is.
-        trim: Whether spaces around categories mean nothing, as in a CSV file.
+        bad: What to do with cells that are not of the column's kind.
 
     Raises:
-        Problem: If a value is not a number where numbers are needed.
+        Problem: If a text is not of the column's kind.
     """
     import pyarrow as pa
 
     check_type(values, name, where)
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    if not is_text(values.type) or column.kind in ("category", "empty"):
         return values
-    texts = trimmed(values)
-    if kind == "number":
-        numbers, bad = _numbers(texts)
-        if len(bad):
-            raise Problem(
-                f"{where}, {place(bad[0])}, column {name!r}: {texts[bad[0]].as_py()!r} is not a finite number, as the "
-                "model needs there; correct it, or leave it empty."
-            )
+    found = read_texts(values, column.kind, column.read_text, name, where, place, bad)
+    # One type in every batch, also where all dates are missing.
+    return found if getattr(column, "zone", None) is None else found.cast(pa.timestamp("us", "UTC"))
+
+
+def read_texts(
+    values: Any,
+    kind: str,
+    read: Callable[[str], Any],
+    name: str,
+    where: str,
+    place: Place,
+    bad: BadCells,
+    cure: str = _MISSING,
+) -> Any:
+    """Return texts as values of a kind.
+
+    Raises:
+        Problem: If one is not of that kind; with the cure.
+    """
+    numbers = _plain_numbers(values) if kind == "number" else None
+    if numbers is not None:
         return numbers
-    if kind == "date":
-        dates = _dates(texts)
-        return texts if dates is None else dates
-    return texts if trim else values
+    texts = _texts(values, name, where, place)
+    wrong = [text for text in texts.distinct if _fails(read, text)]
+    if wrong and not bad.are_missing:
+        spot, text = texts.at(wrong)
+        raise Problem(f"{spot}: {_fails(read, text)}, as is needed there; correct it, leave it empty, or {cure}.")
+    return _typed(texts, kind, read, wrong, bad)
 
 
-def trimmed(values: Any) -> Any:
-    """Return texts without spaces around them, and null where nothing is left."""
+def categories(values: Any) -> Any:
+    """Return texts of a CSV file as categories: without spaces around them, and missing where nothing is left."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    texts = pc.utf8_trim_whitespace(whole.cast(pa.string()))
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    encoded = _encoded(values)
+    plain = [text.strip() or None for text in encoded.dictionary.to_pylist()]
+    return pa.array(plain, pa.string()).take(encoded.indices).dictionary_encode()
 
 
-def truth_values(texts: Any) -> Any:
-    """Return truth values, or None if texts are something else than true and false."""
-    import pyarrow.compute as pc
+def truth_values(values: Any) -> Any:
+    """Return texts that are all true, false or missing as truth values, and anything else as it is."""
+    import pyarrow as pa
 
-    lower = pc.utf8_lower(texts)
-    return pc.equal(lower, "true") if set(pc.unique(lower).to_pylist()) <= {"true", "false", None} else None
+    from natpn.tabular.texts import is_mark, truth_of_text
+
+    if not is_text(values.type):
+        return values
+    texts = _texts(values, "", "", str)
+    plain = {text.strip().lower() for text in texts.distinct if not is_mark(text)}
+    if not plain or not plain <= {"true", "false"}:
+        return values
+    return texts.mapped({text: truth_of_text(text) for text in texts.distinct}, pa.bool_())
 
 
 def check_type(values: Any, name: str, where: str) -> None:
@@ -120,46 +197,131 @@ def check_type(values: Any, name: str, where: str) -> None:
     import pyarrow as pa
 
     inner = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if pa.types.is_nested(inner) or pa.types.is_binary(inner) or pa.types.is_fixed_size_binary(inner):
+    if is_text(inner):
+        return
+    known = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)
+    others = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_duration)
+    if not any(fits(inner) for fits in (*known, *others)):
         raise Problem(
             f"{where}: column {name!r} holds {values.type}, not numbers, texts or dates; turn it into such columns, or "
             f"say --drop {name}."
         )
 
 
-def _numbers(texts: Any) -> tuple[Any, list[int]]:
-    """Return numbers, and the rows that are not finite ones."""
+def _cures(name: str) -> str:
+    return f"leave it empty, {_MISSING}, or say --category {name} if they are names."
+
+
+def _readers(kind: str) -> Callable[[str], Any]:
+    from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
+
+    readers: dict[str, Callable[[str], Any]] = {"number": number_of_text, "boolean": truth_of_text}
+    return readers.get(kind, date_of_text)
+
+
+def _fails(read: Callable[[str], Any], text: str) -> str | None:
+    """Return why a text cannot be read, None if it can."""
+    try:
+        read(text)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _fact(text: str, kind: str) -> str:
+    """Say what is wrong with a text that is not like the rest."""
+    from natpn.tabular.texts import date_of_text, shown
+
+    fact = _fails(_readers(kind), text)
+    if fact is None:  # a date, so it is the time zone
+        zone = getattr(date_of_text(text), "tzinfo", None)
+        return f"{shown(text)} is a date {'without' if zone is None else 'with'} a time zone"
+    return fact
+
+
+def _typed(texts: Texts, kind: str, read: Callable[[str], Any], wrong: list[str], bad: BadCells) -> Any:
+    """Return texts as values, and those that are wrong as missing ones."""
+    import pyarrow as pa
+
+    from natpn.tabular.convert import microseconds_of
+
+    left_out = set(wrong)
+    found = {text: read(text) for text in texts.distinct if text not in left_out}
+    if wrong:
+        counts = texts.counts()
+        bad.count(texts.name, sum(counts[text] for text in wrong), texts.at(wrong)[1].strip())
+    if kind == "number":
+        return texts.mapped(found, pa.float64())
+    if kind == "boolean":
+        return texts.mapped(found, pa.bool_())
+    dates = {text: date for text, date in found.items() if date is not None}
+    zone = "UTC" if any(date.tzinfo is not None for date in dates.values()) else None
+    micro = {text: microseconds_of(date) for text, date in dates.items()}
+    return texts.mapped(micro, pa.int64()).cast(pa.timestamp("us", zone))
+
+
+def _refuse_separators(texts: Texts, kind: str, wrong: list[str]) -> None:
+    """Refuse numbers with decimal commas or separators of thousands, if they make up the column.
+
+    Raises:
+        Problem: With one whose meaning is sure, if there is one, and what to do.
+    """
+    from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
+
+    if kind not in ("number", "category"):
+        return
+    counts = texts.counts()
+    advice = {text: separator_advice(text) for text in texts.distinct}
+    separated = [text for text in texts.distinct if advice[text]]
+    plain = [text for text in texts.distinct if not is_mark(text) and not _fails(number_of_text, text)]
+    known = sum(number for text, number in counts.items() if not is_mark(text))
+    if not separated or sum(counts[text] for text in (*separated, *plain)) < MOSTLY * known:
+        return
+    sure = [text for text in separated if "decimal comma" in str(advice[text])]
+    spot, text = texts.at(sure or separated)
+    raise Problem(f"{spot}: {text.strip()!r} {advice[text]}, or say --category {texts.name} if they are names.")
+
+
+def _encoded(values: Any) -> Any:
+    import pyarrow as pa
+
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return whole.cast(pa.string()).dictionary_encode()
+
+
+def _texts(values: Any, name: str, where: str, place: Place) -> Texts:
+    encoded = _encoded(values)
+    return Texts(name, encoded.dictionary.to_pylist(), encoded.indices, where, place)
+
+
+def _plain_numbers(values: Any) -> Any:
+    """Return finite numbers in plain form, None if a text is anything else: the quick way, with the same result."""
     import numpy as np
     import pyarrow as pa
-    import pyarrow.compute as pc
+
+    texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    numbers = _as_floats(texts)
+    if numbers is None:  # perhaps only for spaces and empty cells
+        numbers = _as_floats(_trimmed(texts))
+    if numbers is None or numbers.null_count == len(numbers):
+        return None
+    known = numbers.drop_null() if numbers.null_count else numbers
+    return numbers if np.isfinite(known.to_numpy()).all() else None
+
+
+def _as_floats(texts: Any) -> Any:
+    import pyarrow as pa
 
     try:
-        numbers = pc.cast(texts, pa.float64())
+        return texts.cast(pa.float64())
     except pa.ArrowInvalid:
-        encoded = pc.dictionary_encode(texts)
-        table = pa.array([_number(text) for text in encoded.dictionary.to_pylist()], pa.float64())
-        numbers = table.take(encoded.indices)
-    finite = pc.is_finite(numbers).fill_null(True).to_numpy(zero_copy_only=False)
-    return numbers, np.flatnonzero(~finite).tolist()
+        return None
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text) if "_" not in text else float("nan")
-    except ValueError:
-        return float("nan")
-
-
-def _dates(texts: Any) -> Any:
-    """Return instants, in UTC if all have a time zone; None if some are no dates or only some have one."""
+def _trimmed(texts: Any) -> Any:
+    """Return texts without ASCII spaces around them, null where nothing is left."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not pc.all(pc.match_substring_regex(texts, r"^\d{4}-\d{2}-\d{2}")).as_py():
-        return None
-    for zone in (None, "UTC"):
-        try:
-            return pc.cast(texts, pa.timestamp("us", zone))
-        except pa.ArrowInvalid:
-            continue
-    return None
+    trimmed = pc.ascii_trim_whitespace(texts.cast(pa.string()))
+    return pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)

@@ -17,18 +17,28 @@ from natpn.cli.problems import Group
 from natpn.cli.reproduce import reproduce
 
 
-@click.group("natpn", cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    "natpn",
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="natpn", prog_name="natpn")
 @click.option("--debug", is_flag=True, help="Show where an error comes from. Goes before the command.")
-def cli(debug: bool) -> None:
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
     """Predict a full distribution, and say how much is known.
 
     \b
-    Example:
-      natpn fit flats.csv --target rent --out rent
-      natpn predict rent new.csv --out predictions.csv
-      natpn evaluate rent test.csv
+    First steps:
+      natpn demo                                     see what it does, in a minute
+      natpn demo --tables .                          write flats.csv and three more tables to try it on
+      natpn fit flats.csv --target rent --drop flat --out rent
+      natpn predict rent new.csv --id flat --out predictions.csv
+      natpn COMMAND --help                           what a command takes, with an example
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 for _command in (fit, predict, evaluate, report, serve, export, demo, reproduce):

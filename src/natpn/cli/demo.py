@@ -7,18 +7,25 @@ from typing import Any
 import click
 
 from natpn.cli.fit import train
+from natpn.cli.flats import write_tables
 from natpn.cli.models import check_place
 from natpn.cli.printing import say
-from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import TableWriter, replacing, write_text
+from natpn.cli.problems import Problem
+from natpn.cli.writing import PAGE, TableWriter, check_out, column_names, replacing, write_text
+from natpn.outputs import Kind
 
 UNSEEN = 8  # and 9
+PIXELS = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
+DIGITS = Kind("the digits of natpn demo", lambda file: column_names(file) == ["written", *PIXELS])
 
 
 @click.command(short_help="See the whole story on digits, in a minute.")
 @click.option("--out", default="demo", show_default=True, metavar="DIRECTORY", help="Where to write everything.")
 @click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
-def demo(out: str, max_epochs: int | None) -> None:
+@click.option(
+    "--tables", metavar="DIRECTORY", help="Only write small tables to try the other commands on: flats and their rents."
+)
+def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
     """Fit a model to handwritten digits from 0 to 7, and show that it knows that it does not know 8 and 9.
 
     Takes less than a minute, and needs no network.
@@ -26,11 +33,18 @@ def demo(out: str, max_epochs: int | None) -> None:
     \b
     Example:
       natpn demo --out demo
+      natpn demo --tables .
     """
+    if tables is not None:
+        write_tables(tables)
+        return
     place = {name: os.path.join(out, name) for name in ("model", "new.csv", "report.html")}
     if os.path.exists(out) and not os.path.isdir(out):
         raise Problem(f"{out} is a file; choose another --out.")
     check_place(place["model"])
+    if os.path.isdir(out):
+        check_out(place["new.csv"], DIGITS)
+        check_out(place["report.html"], PAGE)
     from natpn.report.scores import scores
 
     X, y, X_test, y_test, other, strange = _digits()
@@ -51,7 +65,7 @@ def demo(out: str, max_epochs: int | None) -> None:
     say(f"Predict:  natpn predict {place['model']} {place['new.csv']} --id written")
     render = _render()
     if render is not None:
-        write_text(place["report.html"], render(saved.model, X_test, y_test, ood=other))
+        write_text(place["report.html"], render(saved.model, X_test, y_test, ood=other), PAGE)
         say(f"Read:     {place['report.html']}")
     say(f"Serve:    natpn serve {place['model']}")
 
@@ -63,10 +77,9 @@ def _digits() -> tuple[Any, ...]:
     from sklearn.model_selection import train_test_split
 
     pixels, digits = load_digits(return_X_y=True)
-    names = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
 
     def table(rows: Any) -> Any:
-        return pa.table(list(rows.T.copy()), names=names)
+        return pa.table(list(rows.T.copy()), names=PIXELS)
 
     seen = digits < UNSEEN
     X, X_test, y, y_test = train_test_split(pixels[seen], digits[seen], test_size=0.25, random_state=0)
@@ -78,13 +91,10 @@ def _write_new(path: str, known: Any, labels: Any, other: Any, others: Any) -> N
 
     rows = pa.concat_tables([known, other])
     written = pa.array([*labels.tolist(), *others.tolist()])
-    try:
-        with replacing(path) as file:
-            writer = TableWriter(file, parquet=False)
-            writer.write(rows.add_column(0, "written", written))
-            writer.close()
-    except OSError as error:
-        raise of_system(error, path) from None
+    with replacing(path, DIGITS) as file:
+        writer = TableWriter(file, parquet=False)
+        writer.write(rows.add_column(0, "written", written))
+        writer.close()
 
 
 def _render() -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
+from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
@@ -20,8 +21,11 @@ from natpn.cli.targets import check_support, known_labels, numbers, targets_dige
 @click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
 @click.option("--ood", metavar="FILE", help="Rows unlike training: how well are they noticed?")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
+@bad_cells_option
 @click.option("--json", "machine", is_flag=True, help="Print JSON.")
-def evaluate(model: str, data: str, target: str | None, ood: str | None, drop: tuple[str, ...], machine: bool) -> None:
+def evaluate(
+    model: str, data: str, target: str | None, ood: str | None, drop: tuple[str, ...], bad_cells: str, machine: bool
+) -> None:
     """Score MODEL on DATA, a CSV or Parquet file with the target (- reads standard input).
 
     \b
@@ -31,7 +35,7 @@ def evaluate(model: str, data: str, target: str | None, ood: str | None, drop: t
     """
     from natpn.report.scores import scores
 
-    saved, X, y, other = read_all(model, data, target, ood, drop)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells)
     found = scores(saved.model, X, y, other)
     if targets_digest(y) == saved.fitted:
         note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
@@ -47,20 +51,20 @@ def evaluate(model: str, data: str, target: str | None, ood: str | None, drop: t
 
 
 def read_all(
-    model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str]
+    model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str], bad_cells: str
 ) -> tuple[Saved, Any, Any, Any]:
     """Return the model, features and targets of a file, and the features of other rows if there are some."""
     saved = load(model)
     name = target or saved.target
     if name is None:
         raise Problem(f"{model} does not say which column was its target; say --target.")
-    X, column, source = read_features(saved, data, drop, name)
-    kept = np.flatnonzero(~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
+    bad = BadCells(bad_cells)
+    X, column, source = read_features(saved, data, drop, name, bad)
     y: Any
     if hasattr(saved.model, "classes_"):
-        y = known_labels(column.take(kept), saved.model.classes_, name, source, kept)
+        y, kept = known_labels(column, saved.model.classes_, name, source)
     else:
-        values = numbers(column, name, source)
+        values = numbers(column, name, source, bad)
         kept = np.flatnonzero(~np.isnan(values))
         y = values[kept]
         check_support(saved.model.family_, y, name, source, kept)
@@ -71,11 +75,14 @@ def read_all(
         X = X.take(kept)
     other = None
     if ood is not None:
-        other, _, _ = read_features(saved, ood, drop, None)
+        other, _, _ = read_features(saved, ood, drop, None, bad)
+    bad.tell()
     return saved, X, y, other
 
 
-def read_features(saved: Saved, path: str, drop: Sequence[str], target: str | None) -> tuple[Any, Any, Any]:
+def read_features(
+    saved: Saved, path: str, drop: Sequence[str], target: str | None, bad: BadCells
+) -> tuple[Any, Any, Any]:
     """Read a file in the form that the model knows, with the target if one is asked for."""
     import pyarrow as pa
 
@@ -91,7 +98,7 @@ def read_features(saved: Saved, path: str, drop: Sequence[str], target: str | No
         tables, targets, first = [], [], 0
         with progress(source, "read") as advance:
             for batch in source.batches(list(dict.fromkeys([*names, *keep]))):
-                table = prepared(saved, names, batch, source, first)
+                table = prepared(saved, names, batch, source, first, bad)
                 with located(source, first):
                     saved.model.inputs_.table.transform(table)  # finds what does not fit, where its row is known
                 tables.append(table)

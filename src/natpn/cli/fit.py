@@ -10,12 +10,22 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import check_type, infer, trimmed
+from natpn.cli.bad_cells import BadCells, bad_cells_option
+from natpn.cli.columns import categories, check_type, infer, is_text, mended
 from natpn.cli.models import Saved, check_place, save
-from natpn.cli.printing import note, on_terminal, say, score_lines
+from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
 from natpn.cli.reading import Source, read
-from natpn.cli.targets import check_labels, check_support, hint, is_classes, labels, numbers, targets_digest
+from natpn.cli.targets import (
+    check_labels,
+    check_support,
+    hint,
+    holds_classes,
+    labels,
+    numbers,
+    said_classes,
+    targets_digest,
+)
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
 
@@ -33,6 +43,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @click.option("--ensemble", type=click.IntRange(1), default=1, show_default=True, help="How many networks.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
+@bad_cells_option
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
 )
@@ -47,13 +58,15 @@ def fit(
     ensemble: int,
     drop: tuple[str, ...],
     category: tuple[str, ...],
+    bad_cells: str,
     seed: int,
     max_epochs: int | None,
     device: str,
 ) -> None:
     """Fit a model to DATA, a CSV or Parquet file (- reads standard input).
 
-    Prints the family of the target, the scores on rows that were held out, and where the model is.
+    Prints the family of the target, the kind of each column, the scores on rows that were held out, and where the
+    model is.
 
     \b
     Example:
@@ -65,11 +78,14 @@ def fit(
     if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
     if is_first_process():
-        check_place(out)
+        check_place(out, data)
     check_family(family)
     source, table = read(data)
-    X, column = typed(source, table, target, drop, category)
-    y, kept = target_of(column, target, source, task, family)
+    bad = BadCells(bad_cells)
+    X = typed(source, table, target, drop, category, bad)
+    task = task or ("classes" if target in category else None)
+    y, kept = target_of(table[target], target, source, task, family, bad)
+    bad.tell()
     if len(y) < 2:
         raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
     if len(kept) < table.num_rows:
@@ -108,10 +124,8 @@ def check_family(family: str | None) -> None:
         raise Problem(f"--family {family}: there is no such family; known are {', '.join(names)}{near(family, names)}")
 
 
-def typed(
-    source: Source, table: Any, target: str, drop: Sequence[str], category: Sequence[str] = ()
-) -> tuple[Any, Any]:
-    """Return the features and the target with their types.
+def typed(source: Source, table: Any, target: str, drop: Sequence[str], category: Sequence[str], bad: BadCells) -> Any:
+    """Return the features with their types.
 
     Raises:
         Problem: If a column is missing, or cannot be used.
@@ -123,20 +137,23 @@ def typed(
             raise Problem(f"--{option} {name}: {source.name} has no such column{_choices(name, source.names)}")
     if target in drop:
         raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
-    names = [name for name in source.names if name not in (*drop, target)]
+    check_type(table[target], target, source.name)
+    left_out = {*drop, target}
+    names = [name for name in source.names if name not in left_out]
     if not names:
         raise Problem(f"{source.name} has no columns to predict {target!r} from; add some.")
-    columns = {}
-    for name in (*names, target):
-        values = table[name]
-        check_type(values, name, source.name)
-        if name in category:
-            texts = trimmed(values) if source.texts else values.cast(pa.string())
-            columns[name] = texts.dictionary_encode()
-        else:
-            columns[name] = infer(values, name, source.name, source.place) if source.texts else values
-    column = columns.pop(target)
-    return pa.table(columns), column
+    return pa.table({name: _feature(table[name], name, source, name in category, bad) for name in names})
+
+
+def _feature(values: Any, name: str, source: Source, is_category: bool, bad: BadCells) -> Any:
+    import pyarrow as pa
+
+    check_type(values, name, source.name)
+    if is_category:
+        return categories(values) if source.texts else values.cast(pa.string()).dictionary_encode()
+    if not is_text(values.type):
+        return values
+    return (infer if source.texts else mended)(values, name, source.name, source.place, bad)
 
 
 def _choices(name: str, names: list[str]) -> str:
@@ -145,16 +162,21 @@ def _choices(name: str, names: list[str]) -> str:
 
 
 def target_of(
-    column: Any, name: str, source: Source, task: str | None, family: str | None
+    column: Any, name: str, source: Source, task: str | None, family: str | None, bad: BadCells
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the targets that are not missing, and their rows."""
-    if is_classes(column, name, task, family):
-        kept = np.flatnonzero(~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False))
-        y = labels(column.take(kept))
-        if task is None and family is None:
+    said = said_classes(task, family)
+    classes = said
+    if said is None:
+        # Counted below, where the cells are read for good.
+        known = infer(column, name, source.name, source.place, BadCells(bad.option)) if source.texts else column
+        classes = holds_classes(known, name)
+    if classes:
+        y, kept = labels(column, name, source)
+        if said is None:
             check_labels(y, name)
         return y, kept
-    values = numbers(column, name, source)
+    values = numbers(column, name, source, bad, "say --task classes")
     kept = np.flatnonzero(~np.isnan(values))
     return values[kept], kept
 
@@ -186,7 +208,9 @@ def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: di
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     say(f"target  {target}: {what}, family {model.family_!r}")
-    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns} columns")
+    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns:")
+    for line in column_lines(saved.columns):
+        say(line)
     if len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")
     else:

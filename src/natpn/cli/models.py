@@ -1,25 +1,21 @@
 """Models on disk, and new tables brought to the form that they know.
 
-A directory that `natpn fit` writes holds, beside the model, `table.json`: which column was the target and which were
-left out, so that the same file can be given to the other commands.
+`natpn fit` writes with the model which column was the target and which were left out, so that the same file can be
+given to the other commands.
 """
 
 import contextlib
-import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from natpn.cli.bad_cells import BadCells
 from natpn.cli.columns import convert
 from natpn.cli.problems import Problem, listed, near, of_system
 from natpn.cli.reading import Source
-
-NOTES = "table.json"
+from natpn.cli.writing import as_input
 
 
 @dataclass(frozen=True)
@@ -41,51 +37,40 @@ class Saved:
     fitted: str | None = None
 
     @property
-    def kinds(self) -> dict[str, str]:
-        """The kind of each feature, in order."""
-        return {column.name: column.kind for column in self.model.inputs_.table.columns}
+    def columns(self) -> list[Any]:
+        """The features as the model knows them, in order."""
+        columns: list[Any] = self.model.inputs_.table.columns
+        return columns
 
 
-def check_place(out: str) -> None:
+def check_place(out: str, *inputs: str) -> None:
     """Raise if a model cannot be written there, before time is spent on it.
 
+    Args:
+        out: The directory.
+        inputs: The files that are read, "-" for standard input.
+
     Raises:
-        Problem: If it is something else, or its directory cannot be written.
+        Problem: If its directory cannot be written.
+        ValueError: If something else is there, or it is, holds or lies in what is read.
     """
-    place = Path(out)
+    from natpn.estimators.placing import check
+
     try:
-        if place.exists() and (not place.is_dir() or (any(place.iterdir()) and not (place / "config.json").exists())):
-            raise Problem(f"{out} exists and is not a model; choose another --out.")
-        parent = next(p for p in place.absolute().parents if p.exists())
-        os.rmdir(tempfile.mkdtemp(prefix=".natpn.", dir=parent))
+        check(out, *map(as_input, inputs))
     except OSError as error:
         raise of_system(error, out) from None
 
 
 def save(saved: Saved) -> None:
     """Write a model, whole or not at all; one that is there is replaced."""
-    place = Path(saved.path)
-    beside: Path | None = None
+    from natpn.estimators.saving import save as save_model
+
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-        new, old = beside / "new", beside / "old"
-        saved.model.save(new)
-        notes = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
-        (new / NOTES).write_text(json.dumps(notes, indent=1))
-        if place.exists():
-            os.replace(place, old)
-        try:
-            os.replace(new, place)
-        except BaseException:
-            if old.exists():
-                os.replace(old, place)
-            raise
+        table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+        save_model(saved.model, saved.path, table)
     except OSError as error:
         raise of_system(error, saved.path) from None
-    finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
 
 
 def check_model(path: str) -> None:
@@ -94,12 +79,15 @@ def check_model(path: str) -> None:
     Raises:
         Problem: With what is there instead.
     """
+    from natpn.estimators.placing import find
+
+    if find(path) is not None:
+        return
     if not os.path.exists(path):
         raise Problem(f"{path}: there is no such model; name a directory that natpn fit wrote.")
     if not os.path.isdir(path):
         raise Problem(f"{path} is a file, not a model; name a directory that natpn fit wrote.")
-    if not (Path(path) / "config.json").is_file():
-        raise Problem(f"{path} is a directory, but not a model; name one that natpn fit wrote.")
+    raise Problem(f"{path} is a directory, but not a model; name one that natpn fit wrote.")
 
 
 def load(path: str) -> Saved:
@@ -109,18 +97,16 @@ def load(path: str) -> Saved:
         Problem: If there is none, it is damaged, or it does not take tables.
     """
     check_model(path)
-    from natpn.estimators import load as load_model
     from natpn.estimators.inputs import TableInputs
+    from natpn.estimators.loading import load_with_table
 
     try:
-        model = load_model(path)
+        model, table = load_with_table(path)
     except FileNotFoundError as error:
         raise Problem(str(error)) from None
     if not isinstance(model.inputs_, TableInputs):
         raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
-    notes: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):
-        notes = json.loads((Path(path) / NOTES).read_text())
+    notes = table or {}
     return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())), notes.get("fitted"))
 
 
@@ -142,7 +128,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 f"{source.name} has no column {name!r}{near(name, source.names) or '; leave the option out.'}"
             )
     others = {*drop, *keep, *saved.dropped, *([saved.target] if saved.target else [])}
-    known = list(saved.kinds)
+    known = [column.name for column in saved.columns]
     if not saved.model.inputs_.table.named:
         rest = [name for name in source.names if name not in others]
         if len(rest) != len(known):
@@ -151,10 +137,11 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
                 "as many, in the same order."
             )
         return rest
-    extra = [name for name in source.names if name not in known]
+    needed, there = set(known), set(source.names)
+    extra = [name for name in source.names if name not in needed]
     for name in known:
-        if name not in source.names:
-            absent = [n for n in known if n not in source.names]
+        if name not in there:
+            absent = [n for n in known if n not in there]
             cure = near(name, extra) or "; add it, with empty cells if it is not known."
             many = f"the columns {listed(absent)} that" if len(absent) > 1 else f"the column {name!r} that"
             raise Problem(f"{source.name} lacks {many} the model was fitted on{cure}")
@@ -170,7 +157,7 @@ def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Seque
     return known
 
 
-def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int) -> Any:
+def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: int, bad: BadCells) -> Any:
     """Return a batch as the model knows it.
 
     Args:
@@ -179,16 +166,15 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
         table: A batch with these columns, at least.
         source: The file.
         first: The number of the first row in the file.
+        bad: What to do with cells that are not of their column's kind.
     """
     import pyarrow as pa
 
     def place(row: int) -> str:
         return source.place(first + row)
 
-    kinds = zip(names, saved.kinds.values(), strict=True)
-    return pa.table(
-        {name: convert(table[name], kind, name, source.name, place, trim=source.texts) for name, kind in kinds}
-    )
+    columns = zip(names, saved.columns, strict=True)
+    return pa.table({name: convert(table[name], column, name, source.name, place, bad) for name, column in columns})
 
 
 @contextlib.contextmanager

@@ -1,19 +1,18 @@
 """`natpn report`, `natpn serve` and `natpn export`: thin covers of modules that know how."""
 
 import os
-import shutil
-import tempfile
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import click
 
+from natpn.cli.bad_cells import bad_cells_option
 from natpn.cli.evaluate import read_all
 from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say
 from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import write_text
+from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.outputs import check_apart
 
 
 def part(module: str, name: str, extra: str) -> Any:
@@ -27,7 +26,7 @@ def part(module: str, name: str, extra: str) -> Any:
     except (ImportError, AttributeError) as error:
         missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
         what = f"{missing} is not installed" if missing else f"this natpn has no {module}.{name}"
-        raise Problem(f"{what}; run: pip install 'natpn[{extra}]'") from None
+        raise Problem(f"{what}; in a clone of natpn, run: pip install '.[{extra}]'") from None
 
 
 @click.command(short_help="Write a page about a model.")
@@ -37,7 +36,10 @@ def part(module: str, name: str, extra: str) -> Any:
 @click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
 @click.option("--ood", metavar="FILE", help="Rows unlike training.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
-def report(model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...]) -> None:
+@bad_cells_option
+def report(
+    model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...], bad_cells: str
+) -> None:
     """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
 
     \b
@@ -45,8 +47,9 @@ def report(model: str, data: str, out: str, target: str | None, ood: str | None,
       natpn report rent test.csv --ood other_city.csv --out report.html
     """
     render = part("natpn.report", "render", "report")
-    saved, X, y, other = read_all(model, data, target, ood, drop)
-    write_text(out, render(saved.model, X, y, ood=other))
+    check_out(out, PAGE, model, data, ood)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells)
+    write_text(out, render(saved.model, X, y, ood=other), PAGE)
     if out != "-":
         say(f"report  {out}")
 
@@ -58,15 +61,25 @@ def report(model: str, data: str, out: str, target: str | None, ood: str | None,
 @click.option(
     "--token", envvar="NATPN_TOKEN", help="What callers must send; or set NATPN_TOKEN, which no one else sees."
 )
-def serve(model: str, host: str, port: int, token: str | None) -> None:
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Another name by which it may be asked, as behind a proxy. May be repeated.",
+)
+def serve(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.
 
     \b
     Example:
       natpn serve rent --port 8000
     """
+    if token is None and "NATPN_TOKEN" in os.environ:
+        # a token that was meant to be there and is not, as from a secret that was not found
+        raise Problem("NATPN_TOKEN: expected a token, got an empty text; set it, or unset it to serve without one.")
     check_model(model)
-    part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token)
+    part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token, allow_hosts=allow_hosts)
 
 
 @click.command(short_help="Write a model as ONNX.")
@@ -80,25 +93,16 @@ def export(model: str, out: str) -> None:
       natpn export rent rent.onnx
     """
     export_onnx = part("natpn.export", "export_onnx", "onnx")
+    check_apart(out, model)
     saved = load(model)
-    place = Path(out)
-    if place.is_dir():
-        raise Problem(f"{out} is a directory; name a file.")
     try:
-        # In a directory of its own: large weights become a second file, whose name the first one holds.
-        beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.absolute().parent))
-    except OSError as error:
-        raise of_system(error, out) from None
-    try:
-        left_out = export_onnx(saved.model, beside / place.name)
-        for path in beside.iterdir():
-            os.replace(path, place.absolute().parent / path.name)
+        left_out = export_onnx(saved.model, out)
     except ImportError as error:
-        raise Problem(f"{error.name or error} is not installed; run: pip install 'natpn[onnx]'") from None
+        raise Problem(
+            f"{error.name or error} is not installed; in a clone of natpn, run: pip install '.[onnx]'"
+        ) from None
     except OSError as error:
         raise of_system(error, out) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     for sentence in left_out:
         note(sentence)
     say(f"onnx    {out}")

@@ -2,11 +2,12 @@
 
 import click
 
+from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.models import features, load, located, prepared
 from natpn.cli.printing import progress
 from natpn.cli.problems import Problem
 from natpn.cli.reading import opened
-from natpn.cli.writing import TableWriter, is_parquet, replacing
+from natpn.cli.writing import PREDICTIONS, TableWriter, check_out, is_parquet, replacing
 
 
 @click.command(short_help="Predict new rows, in constant memory.")
@@ -22,11 +23,19 @@ from natpn.cli.writing import TableWriter, is_parquet, replacing
     show_default=True,
     help="Probability with which lower and upper hold the target.",
 )
+@bad_cells_option
 @click.option(
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
 def predict(
-    model: str, data: str, out: str, identifier: str | None, drop: tuple[str, ...], coverage: float, form: str | None
+    model: str,
+    data: str,
+    out: str,
+    identifier: str | None,
+    drop: tuple[str, ...],
+    coverage: float,
+    bad_cells: str,
+    form: str | None,
 ) -> None:
     """Predict the rows of DATA, a CSV or Parquet file (- reads standard input), with MODEL.
 
@@ -39,15 +48,17 @@ def predict(
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
     """
+    check_out(out, PREDICTIONS, model, data)
     saved = load(model)
     keep = [identifier] if identifier else []
+    bad = BadCells(bad_cells)
     with opened(data) as source:
         names = features(saved, source, drop, keep)
         first = 0
-        with replacing(out) as file, progress(source, "predict") as advance:
+        with replacing(out, PREDICTIONS) as file, progress(source, "predict") as advance:
             writer = TableWriter(file, is_parquet(out, form))
             for batch in source.batches(list(dict.fromkeys([*keep, *names]))):
-                table = prepared(saved, names, batch, source, first)
+                table = prepared(saved, names, batch, source, first, bad)
                 with located(source, first):
                     frame = saved.model.predict_frame(table, coverage=coverage)
                 for name in keep:
@@ -60,3 +71,4 @@ def predict(
             if not first:
                 raise Problem(f"{source.name} has a header and no rows; add some.")
             writer.close()
+    bad.tell()

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,15 @@ import click
 
 from natpn.cli.problems import is_first_process
 from natpn.cli.reading import Source
+
+KINDS = {
+    "number": "numbers",
+    "category": "categories",
+    "boolean": "truth values",
+    "date": "dates",
+    "empty": "empty",
+}
+NAMED = 8  # columns of a kind
 
 
 def say(line: str = "") -> None:
@@ -32,6 +41,27 @@ def score_lines(scores: dict[str, float]) -> Iterator[str]:
     width = max(map(len, scores))
     for name, value in scores.items():
         yield f"  {name:<{width}}  {value:>10.4g}  {MEANINGS[name]}"
+
+
+def column_lines(columns: Sequence[Any]) -> Iterator[str]:
+    """Yield a line for each kind of column: how many there are, and what the first are called and hold.
+
+    Args:
+        columns: The columns of a fitted model (`natpn.tabular.Column`).
+    """
+    for kind, word in KINDS.items():
+        found = [column for column in columns if column.kind == kind]
+        if found:
+            more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
+            yield f"  {word:<12}  {len(found):>6,}  {', '.join(map(_described, found[:NAMED]))}{more}"
+
+
+def _described(column: Any) -> str:
+    facts = [f"{column.n_levels:,} values"] if column.kind == "category" else []
+    if column.missing and column.kind != "empty":
+        facts.append(f"{100 * column.missing:.2g} % missing")
+    name = column.name if len(column.name) <= 40 else column.name[:39] + "…"
+    return f"{name} ({', '.join(facts)})" if facts else name
 
 
 def as_json(values: dict[str, Any]) -> str:

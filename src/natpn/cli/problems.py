@@ -61,6 +61,10 @@ def of_system(error: OSError, path: str | None = None) -> Problem:
 class Group(click.Group):
     """A group of commands that ends in one sentence, whatever happens."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their use, not of the alphabet."""
+        return list(self.commands)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what click would answer with a line or a code of its own ends here."""
         try:
@@ -93,7 +97,7 @@ def _end(error: BaseException) -> int:
         return 141
     message, code = _sentence(error)
     if is_first_process():
-        print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+        click.echo(f"Error: {' '.join(message.split())}", err=True)
     return code
 
 

@@ -16,6 +16,7 @@ import stat
 import sys
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,9 +139,19 @@ class _Parquet(Source):
             for batch in self.file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
                 self.position += batch.num_rows
                 if batch.num_rows:
-                    yield pa.Table.from_batches([batch])
+                    yield _without_views(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:
             raise Problem(f"{self.name} is damaged ({error}); write or copy it again.") from None
+
+
+def _without_views(table: Any) -> Any:
+    """Return a table whose texts are of the usual type, which every function of pyarrow takes."""
+    import pyarrow as pa
+
+    for place, kind in enumerate(table.schema.types):
+        if kind == pa.string_view():
+            table = table.set_column(place, table.column_names[place], table[place].cast(pa.string()))
+    return table
 
 
 def _parquet(name: str, file: IO[bytes]) -> Source:
@@ -179,7 +190,7 @@ class _CSV(Source):
                 pc.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     include_columns=columns,
-                    strings_can_be_null=True,
+                    strings_can_be_null=False,  # which texts are missing values says natpn.tabular.texts
                 ),
             )
             for block in reader:
@@ -301,7 +312,7 @@ def _header(name: str, head: bytes, separator: str) -> tuple[list[str], int]:
 
 
 def _check_names(name: str, names: list[str]) -> None:
-    twice = sorted({n for n in names if names.count(n) > 1})
+    twice = sorted(n for n, count in Counter(names).items() if count > 1)
     if twice:
         raise Problem(f"{name} has more than one column of the name {listed(twice)}; rename them.")
     if not names:

@@ -1,10 +1,11 @@
 """`natpn reproduce`: the paper's tables and figures, measured again, beside the paper's own figures."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +13,8 @@ from natpn.cli.others import part
 from natpn.cli.overview import missing_data, overview
 from natpn.cli.printing import note, say
 from natpn.cli.problems import Problem, near, of_system
-from natpn.cli.writing import write_text
+from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.outputs import Kind, check_apart
 
 if TYPE_CHECKING:
     from natpn.experiments.base import Experiment, Run
@@ -21,6 +23,17 @@ RESULTS = os.path.join("reproduce", "results.jsonl")
 QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
 ALL = "all"
 _LONGEST_NAME = 3  # commas that the name of a row may hold, and one
+_CREATOR = re.compile(rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>natpn<")
+
+
+def _are_tables(file: IO[bytes]) -> bool:
+    from natpn.report.listing import TITLE
+
+    return file.readline().decode(errors="replace").rstrip() == TITLE
+
+
+FIGURE = Kind("a figure that natpn drew", lambda file: bool(_CREATOR.search(file.read(1 << 11))))
+TABLES = Kind("tables that natpn reproduce wrote", _are_tables)
 
 
 @click.command(short_help="Measure the paper's tables and figures again.")
@@ -88,6 +101,8 @@ def reproduce(
     chosen = select(names or (ALL,), EXPERIMENTS)
     wanted = _runs(chosen, seeds, models, data, quick, limit, epochs)
     incomplete = False
+    directory = out or os.path.dirname(place) or "."
+    _check_outputs(directory, place, notes)
     if not render_only:
         if not resume:
             set_aside(place)
@@ -102,7 +117,7 @@ def reproduce(
         if failed:
             note(f"{failed} of {len(there)} runs failed; the same command tries them again")
         incomplete = bool(failed) or len(there) < len(todo)
-    render(place, out or os.path.dirname(place) or ".", quick, list(chosen), remarks)
+    render(place, directory, quick, list(chosen), remarks)
     if incomplete:
         ctx.exit(1)
 
@@ -153,13 +168,16 @@ def split_names(texts: Iterable[str], known: Iterable[str], option: str) -> tupl
 
 def set_aside(path: str) -> None:
     """Give a file of results a name of its own, so that the next begins empty."""
-    place = Path(path)
-    if not place.exists():
+    from natpn.experiments import read_lines
+
+    place = Path(os.path.realpath(path) if os.path.islink(path) else path)
+    if not place.is_file():
         return
-    number, old = 1, Path(f"{path}.old")
-    while old.exists():
+    read_lines(place)  # raises if it holds something else
+    number, old = 1, Path(f"{place}.old")
+    while os.path.lexists(old):
         number += 1
-        old = Path(f"{path}.old{number}")
+        old = Path(f"{place}.old{number}")
     try:
         os.replace(place, old)
     except OSError as error:
@@ -206,7 +224,7 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     pictures = _draw(lines, out, quick)
     for name in without_table(notes, [*(table.name for table in found), *(picture.name for picture in pictures)]):
         note(f"the remark on {name!r} is left out: there is no table or figure of that name")
-    write_text(os.path.join(out, "results.md"), markdown(found, agreements, pictures, quick, notes))
+    write_text(os.path.join(out, "results.md"), markdown(found, agreements, pictures, quick, notes), TABLES)
     say()
     say(f"tables  {os.path.join(out, 'results.md')}")
     try:
@@ -214,8 +232,21 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     except Problem as problem:
         note(f"results.html is left out: {problem.format_message()}")
         return
-    write_text(os.path.join(out, "results.html"), page(found, agreements, pictures, quick))
+    write_text(os.path.join(out, "results.html"), page(found, agreements, pictures, quick), PAGE)
     say(f"page    {os.path.join(out, 'results.html')}")
+
+
+def _check_outputs(out: str, results: str, notes: str | None) -> None:
+    """Raise if a file that natpn did not write is in the way, or one that is read."""
+    from natpn.experiments.registry import DRAWINGS
+
+    if notes:
+        check_apart(results, notes)
+    figures = [(os.path.join("figures", f"{name}.svg"), FIGURE) for name in DRAWINGS]
+    for name, kind in [("results.md", TABLES), ("results.html", PAGE), *figures]:
+        path = os.path.join(out, name)
+        if os.path.isdir(os.path.dirname(path)):
+            check_out(path, kind, results, notes)
 
 
 def _remarks(path: str) -> dict[str, str]:
@@ -243,7 +274,7 @@ def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Any]:
     if drawn:
         os.makedirs(os.path.join(out, "figures"), exist_ok=True)
     for picture in drawn:
-        write_text(os.path.join(out, "figures", f"{picture.name}.svg"), picture.svg)
+        write_text(os.path.join(out, "figures", f"{picture.name}.svg"), picture.svg, FIGURE)
         say(f"figure  {os.path.join(out, 'figures', picture.name)}.svg")
     return drawn
 

@@ -2,34 +2,44 @@
 
 import hashlib
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.cli.columns import check_type, convert, truth_values
+from natpn.cli.bad_cells import BadCells
+from natpn.cli.columns import check_type, is_text, read_texts, truth_values
+from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed
 from natpn.cli.reading import Source
 
 FEW = 20
 
 
-def is_classes(column: Any, name: str, task: str | None, family: str | None) -> bool:
-    """Say whether a target is one of classes: if it was said so, else if it holds texts or truth values.
+def said_classes(task: str | None, family: str | None) -> bool | None:
+    """Say whether a target is one of classes by the options, None if they leave it open.
 
     Raises:
-        Problem: If the options contradict each other or the target.
+        Problem: If the options contradict each other.
     """
-    import pyarrow as pa
-
     if family not in (None, "auto"):
         if task == "classes" and family != "categorical":
             raise Problem(f"--family {family} is for numbers, and --task says classes; leave one of them out.")
         if task == "numbers" and family == "categorical":
             raise Problem("--family categorical is for classes, and --task says numbers; leave one of them out.")
         return family == "categorical"
-    if task:
-        return task == "classes"
+    return task == "classes" if task else None
+
+
+def holds_classes(column: Any, name: str) -> bool:
+    """Say whether a target is one of classes by what it holds: texts or truth values.
+
+    Raises:
+        Problem: If it holds dates.
+    """
+    import pyarrow as pa
+
     kind = column.type
     if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
         raise Problem(f"--target {name}: it holds dates; predict a number, such as the days since then, or classes.")
@@ -52,33 +62,87 @@ def check_labels(y: NDArray[Any], name: str) -> None:
         )
 
 
-def labels(column: Any) -> NDArray[Any]:
-    """Return a column without missing values as labels: whole numbers, truth values, else texts."""
+def labels(column: Any, name: str, source: Source) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return a column as labels, those that are not missing, and their rows.
+
+    Labels stay what they are: 010 and 10 are two, and so are whole numbers that float64 cannot tell apart. Texts are
+    whole numbers if all are written as such, and truth values if all are.
+    """
     import pyarrow as pa
 
-    from natpn.tabular.objects import text_of
-
-    if pa.types.is_boolean(column.type):
-        return np.asarray(column.to_pylist(), np.bool_)
+    column = _plain(column)
     values = column.to_pylist()
-    if all(isinstance(v, (int, float)) and abs(v) < 2**53 and v == int(v) for v in values):
-        return np.asarray(values, np.int64)
-    return np.asarray([text_of(v) for v in values])
+    if is_text(column.type) and source.texts:
+        found = _labels_of_texts(values, name)
+    elif pa.types.is_boolean(column.type) or pa.types.is_signed_integer(column.type):
+        found = values
+    else:
+        found = _labels_of_values(values)
+    kept = np.flatnonzero([value is not None for value in found])
+    return np.asarray([found[row] for row in kept]), kept
 
 
-def numbers(column: Any, name: str, source: Source) -> NDArray[np.float64]:
+def _labels_of_values(values: list[Any]) -> list[Any]:
+    from natpn.tabular.objects import is_missing, text_of
+
+    known = [None if is_missing(value) else value for value in values]
+    whole = [v is None or (isinstance(v, int | float) and abs(v) < 2**53 and v == int(v)) for v in known]
+    return [None if v is None else int(v) if all(whole) else text_of(v) for v in known]
+
+
+def _labels_of_texts(values: list[str | None], name: str) -> list[Any]:
+    """Return the labels that texts of a CSV file stand for."""
+    from natpn.tabular.texts import TRUTHS, is_mark, kind_of_texts
+
+    texts = [None if text is None else text.strip() for text in values]
+    counts = Counter(text for text in texts if text)
+    kind, wrong = kind_of_texts(counts)
+    if kind == "category" or wrong:
+        marks = [text for text in counts if is_mark(text)]
+        if marks:
+            note(
+                f"{name!r} is {marks[0]!r} in {counts[marks[0]]:,} rows, which is taken for a class, as the others are "
+                "texts; leave the cells empty if it is not known"
+            )
+        return [text or None for text in texts]
+    texts = [None if text is None or is_mark(text) else text for text in texts]
+    known = set(filter(None, texts))
+    if {text.lower() for text in known} <= {"true", "false"}:
+        return [None if text is None else TRUTHS[text.lower()] for text in texts]
+    if all(_is_whole(text) for text in known):
+        return [None if text is None else int(text) for text in texts]
+    return texts
+
+
+def _is_whole(text: str) -> bool:
+    """Say whether a text is a whole number of 64 bits in the form that it is printed in: not 010, +1 or 1.0."""
+    return re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text) is not None and -(2**63) <= int(text) < 2**63
+
+
+def _plain(column: Any) -> Any:
+    """Return categories as what they are categories of."""
+    import pyarrow as pa
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def numbers(
+    column: Any, name: str, source: Source, bad: BadCells, cure: str = "say --bad-cells missing"
+) -> NDArray[np.float64]:
     """Return a column as numbers, NaN where they are missing.
 
     Raises:
-        Problem: If a value is no number.
+        Problem: If a value is no number; with the cure.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    truths = truth_values(column) if pa.types.is_string(column.type) else None
-    values = convert(column, "number", name, source.name, source.place) if truths is None else truths
+    from natpn.tabular.texts import number_of_text
+
+    values = truth_values(_plain(column))
+    if is_text(values.type):
+        values = read_texts(values, "number", number_of_text, name, source.name, source.place, bad, cure)
     try:
         if pa.types.is_boolean(values.type):
             values = pc.cast(values, pa.int8())
@@ -115,31 +179,42 @@ def check_support(family: Any, y: NDArray[np.float64], name: str, source: Source
         ) from None
 
 
-def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source, rows: NDArray[np.intp]) -> NDArray[Any]:
-    """Return labels as the model knows them.
+def known_labels(
+    column: Any, classes: NDArray[Any], name: str, source: Source
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return labels as the model knows them, those that are not missing, and their rows.
+
+    A text such as NA is a label if training had it as one, and else missing.
 
     Raises:
         Problem: If one was not in training.
     """
-    from natpn.tabular.objects import text_of
+    from natpn.tabular.objects import is_missing, text_of
+    from natpn.tabular.texts import is_mark
 
-    def key(value: Any) -> str:
-        text = text_of(value)
-        return text.casefold() if classes.dtype.kind == "b" else text
+    fold = classes.dtype.kind == "b"
+    known = {text_of(label).lower() if fold else text_of(label): place for place, label in enumerate(classes.tolist())}
+
+    def place_of(value: Any) -> int | None:
+        if is_missing(value):
+            return None
+        text = text_of(value).lower() if fold else text_of(value)
+        place = known.get(text, known.get(text.strip()))
+        return place if place is not None or is_mark(text) else -1
 
     check_type(column, name, source.name)
-    known = {key(label): place for place, label in enumerate(classes.tolist())}
     values = column.to_pylist()
-    index = np.array([known.get(key(value), -1) for value in values], np.intp)
-    if (index < 0).any():
-        row = int(np.flatnonzero(index < 0)[0])
+    places = [place_of(value) for value in values]
+    if -1 in places:
+        row = places.index(-1)
         shown = listed(list(map(str, classes.tolist())))
         raise Problem(
-            f"{source.name}, {source.place(int(rows[row]))}, column {name!r}: the label {str(values[row])!r} was not "
+            f"{source.name}, {source.place(row)}, column {name!r}: the label {str(values[row])!r} was not "
             f"in training, where there were {shown}; correct it, or leave it empty."
         )
-    found: NDArray[Any] = classes[index]
-    return found
+    kept = np.flatnonzero([place is not None for place in places])
+    found: NDArray[Any] = classes[[place for place in places if place is not None]]
+    return found, kept
 
 
 def targets_digest(y: NDArray[Any]) -> str:

@@ -1,68 +1,110 @@
-"""Files out: written beside and renamed, so that a file is whole or not there. CSV and Parquet by pyarrow, in batches.
-
-What is no ordinary file, such as standard output or a pipe, is written as it comes.
-"""
+"""Files out, by the rule of `natpn.outputs`, and how predictions and pages are known. CSV and Parquet by pyarrow."""
 
 import contextlib
 import csv
 import io
 import os
-import stat
+import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from natpn.cli.problems import Problem, of_system
+from natpn import outputs
+from natpn.cli.problems import of_system
+from natpn.outputs import Kind
 
 GROUP = 1 << 16  # rows that Parquet keeps together
+# A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
+FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
+_LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # columns of all predictions
+
+
+def _are_predictions(file: IO[bytes]) -> bool:
+    """Say whether the columns are those of predictions: a name of the rows at most, and then what natpn predicts."""
+    names = column_names(file)
+    return "prediction" in names[:2] and names[-len(_LAST) :] == _LAST
+
+
+def _is_page(file: IO[bytes]) -> bool:
+    return b'<meta name="generator" content="natpn ' in file.read(1 << 10)
+
+
+PREDICTIONS = Kind("a file of predictions that natpn wrote", _are_predictions)
+PAGE = Kind("a page that natpn wrote", _is_page)
+
+
+def check_out(out: str, kind: Kind, *inputs: str | None) -> None:
+    """Raise if a file cannot be written there, before time is spent on it.
+
+    Args:
+        out: The file, "-" for standard output.
+        kind: What it will be.
+        inputs: What is read, "-" for standard input.
+
+    Raises:
+        Problem: If its directory cannot be written.
+        ValueError: If something else is there, or it is or lies in what is read.
+    """
+    if out == "-" or outputs.is_special(out):
+        return
+    try:
+        outputs.check_apart(out, *(as_input(path) for path in inputs if path is not None))
+        outputs.check_file(out, kind)
+        outputs.check_writable(Path(os.path.realpath(out)).parent)
+    except OSError as error:
+        raise of_system(error, out) from None
+
+
+def as_input(path: str) -> str:
+    """Return a name for the operating system, whose standard input may be a file too."""
+    return "/dev/stdin" if path == "-" else path
 
 
 @contextlib.contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
+def replacing(path: str, kind: Kind) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name when the block ends well, and not at all otherwise.
 
     Args:
         path: The file, "-" for standard output.
+        kind: What it will be; only a file of the same kind is replaced.
 
     Raises:
         Problem: If it cannot be written.
+        ValueError: If something else is there.
     """
     if path == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     try:
-        if os.path.isdir(path):
-            raise Problem(f"{path} is a directory; name a file.")
-        if os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            with open(path, "wb") as file:
-                yield file
-            return
-        place = Path(os.path.realpath(path))
-        number, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-        try:
-            with open(number, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(beside, place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask())
-            os.replace(beside, place)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside)
-            raise
+        with outputs.replacing(path, kind) as file:
+            yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         raise of_system(error, path) from None
 
 
-def write_text(path: str, text: str) -> None:
+def write_text(path: str, text: str, kind: Kind) -> None:
     """Write a text file, whole or not at all."""
-    with replacing(path) as file:
+    with replacing(path, kind) as file:
         file.write(text.encode())
+
+
+def column_names(file: IO[bytes]) -> list[str]:
+    """Return the columns of a CSV or Parquet file; none if it is neither."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    head = file.read(4)
+    file.seek(0)
+    try:
+        if head == b"PAR1":
+            return list(pq.ParquetFile(file).schema_arrow.names)
+        return next(csv.reader(io.StringIO(file.read(1 << 20).decode(errors="replace"), newline="")), [])
+    except (pa.ArrowException, OSError, ValueError, csv.Error):
+        return []
 
 
 class TableWriter:
@@ -93,9 +135,10 @@ class TableWriter:
 
         if not self._started:
             header = io.StringIO()
-            csv.writer(header, lineterminator="\n").writerow(table.column_names)
+            csv.writer(header, lineterminator="\n").writerow(map(_harmless, table.column_names))
             self._file.write(header.getvalue().encode())
             self._started = True
+        table = _harmless_table(table)
         # pyarrow puts quotes around every text or none
         style = "needed" if _needs_quotes(table) else "none"
         pc.write_csv(table, self._file, pc.WriteOptions(include_header=False, quoting_style=style))
@@ -119,17 +162,36 @@ def is_parquet(path: str, form: str | None) -> bool:
     return form == "parquet" if form else Path(path).suffix in (".parquet", ".pq")
 
 
+def _harmless(text: str) -> str:
+    """Return a cell that a spreadsheet does not run."""
+    return f"'{text}" if re.match(FORMULA, text) and not re.match(NUMBER, text) else text
+
+
+def _harmless_table(table: Any) -> Any:
+    """Return a table whose texts a spreadsheet does not run."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, field in enumerate(table.schema):
+        if _is_text(field.type):
+            texts = table.column(place).cast(pa.string())
+            runs = pc.and_not(pc.match_substring_regex(texts, FORMULA), pc.match_substring_regex(texts, NUMBER))
+            if pc.any(runs).as_py():
+                table = table.set_column(
+                    place, field.name, pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
+                )
+    return table
+
+
 def _needs_quotes(table: Any) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = [
-        column for column in table.columns if pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
-    ]
-    return any(pc.any(pc.match_substring_regex(c.cast(pa.string()), r'[",\r\n]')).as_py() for c in texts)
+    texts = [column.cast(pa.string()) for column in table.columns if _is_text(column.type)]
+    return any(pc.any(pc.match_substring_regex(column, r'[",\r\n]')).as_py() for column in texts)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))

@@ -30,7 +30,9 @@ def pillow() -> None:
     try:
         import PIL.Image  # noqa: F401
     except ImportError as error:
-        raise ImportError("Pictures are read by Pillow, which is missing: pip install 'natpn[reproduce]'.") from error
+        raise ImportError(
+            "Pictures are read by Pillow, which is missing; in a clone of natpn, run: pip install '.[reproduce]'."
+        ) from error
 
 
 def open_picture(content: bytes, path: Path, mode: str | None = None) -> "Image.Image":

@@ -23,6 +23,11 @@ class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
         labels = column_or_1d(read_targets(y), warn=True)
         kinds = {type(label).__name__ for label in labels.tolist()}
+        if labels.dtype.kind == "O" and kinds == {"int"}:
+            raise ValueError(
+                f"y: expected whole numbers of at most 64 bits, got {max(labels.tolist(), key=abs)}; make the labels "
+                "texts, as in [str(label) for label in y]"
+            )
         if labels.dtype.kind == "O" and kinds != {"str"}:
             raise ValueError(
                 f"Unknown label type: y holds labels of the types {', '.join(sorted(kinds))}; make them all texts, as "

@@ -1,10 +1,6 @@
 """Reading models that were written by `natpn.estimators.saving`."""
 
-import hashlib
-import json
-from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +11,12 @@ from torch import nn
 
 from natpn import families
 from natpn.estimators.base import NatPNEstimator
+from natpn.estimators.checking import build_network, check_config
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.inputs import KINDS
+from natpn.estimators.placing import read
 from natpn.estimators.regressor import NatPNRegressor
-from natpn.estimators.saving import CONFIG, SCHEMA, TENSORS, checksum, hidden
 from natpn.estimators.units import Units
 
 CLASSES: dict[str, type[NatPNEstimator]] = {kind.__name__: kind for kind in (NatPNClassifier, NatPNRegressor)}
@@ -39,43 +36,24 @@ def load(directory: str | PathLike[str], *, encoder: nn.Module | None = None) ->
         FileNotFoundError: If there is no model.
         ValueError: If the model was cut short, changed, or written by a newer version.
     """
-    place = Path(directory)
-    if not place.exists() and (hidden(place) / CONFIG).is_file():
-        place = hidden(place)
-    if not (place / CONFIG).is_file():
-        raise FileNotFoundError(f"{place}: no model there; expected a directory with {CONFIG} and {TENSORS}")
-    config = _read_config(place / CONFIG)
-    if not (place / TENSORS).is_file():
-        raise FileNotFoundError(f"{place}: {TENSORS} is missing; copy the whole directory")
-    content = (place / TENSORS).read_bytes()
-    if hashlib.sha256(content).hexdigest() != config.get("tensors_sha256"):
-        raise ValueError(f"{place / TENSORS}: it was cut short or changed since it was written; save the model again")
-    try:
-        return _rebuild(config, load_tensors(content), encoder)
-    except (KeyError, TypeError, AttributeError, IndexError, SafetensorError, RuntimeError) as error:
-        raise ValueError(f"{place}: the model cannot be read, {type(error).__name__}: {error}") from error
+    return load_with_table(directory, encoder)[0]
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def load_with_table(
+    directory: str | PathLike[str], encoder: nn.Module | None = None
+) -> tuple[NatPNEstimator, dict[str, Any] | None]:
+    """Read a model, and what was written with it about the table that it was fitted on."""
+    config, content = read(directory)
     try:
-        config = json.loads(path.read_bytes())
-    except (ValueError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: it was cut short or is no JSON ({error}); save the model again") from None
-    if not isinstance(config, dict) or not isinstance(config.get("schema"), int):
-        raise ValueError(f"{path}: it is not the description of a natpn model")
-    if config["schema"] > SCHEMA:
-        raise ValueError(
-            f"{path}: it was written with schema {config['schema']} by natpn {config.get('natpn')}, and this natpn "
-            f"{version('natpn')} reads up to schema {SCHEMA}: update natpn"
-        )
-    if config.pop("sha256", None) != checksum(config):
-        raise ValueError(f"{path}: it was changed since it was written; save the model again")
-    return config
+        return _rebuild(config, load_tensors(content), encoder), config["table"]
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{directory}: the model cannot be read, {type(error).__name__}: {error}") from error
 
 
 def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: nn.Module | None) -> NatPNEstimator:
     if config["class"] not in CLASSES:
         raise ValueError(f"The model is a {config['class']!r}; known are {', '.join(CLASSES)}")
+    check_config(config, tensors)
     parameters = dict(config["parameters"])
     for name, value in parameters.items():
         if isinstance(value, dict):
@@ -92,9 +70,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
         model.units_ = Units.from_config(model.family_, config["units"])
     if isinstance(model, NatPNClassifier):
         model.classes_ = np.array(config["classes"]["labels"], dtype=config["classes"]["dtype"])
-    model.network_ = model._build(model.n_rows_, 0)
-    state = {k.removeprefix("network."): t for k, t in tensors.items() if k.startswith("network.")}
-    model.network_.load_state_dict(state)
+    model.network_ = build_network(model, tensors)
     model._finish()
     scores = tensors.get("calibration.scores")
     model.calibration_ = Calibration(

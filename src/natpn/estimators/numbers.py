@@ -13,7 +13,7 @@ from natpn.distributions import LogStudentT, ScalarDistribution
 from natpn.estimators.choice import choose_family
 from natpn.estimators.data import DataEstimator, Floats
 from natpn.estimators.predictive import Predictive
-from natpn.estimators.targets import read_targets
+from natpn.estimators.targets import read_numbers
 from natpn.estimators.units import Units
 from natpn.families import Family
 from natpn.families.kinds import PositiveMeanFamily
@@ -46,7 +46,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         return values
 
     def _numbers(self, y: Any, warn: bool) -> Floats:
-        values = read_targets(y)
+        values = read_numbers(y)
         two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
         if not two:
             values = column_or_1d(values, warn=warn)
@@ -95,7 +95,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return R² of the predictions; for `multinomial` those of shares."""
-        targets = read_targets(y)
+        targets = read_numbers(y)
         if hasattr(self, "units_") and self.units_.trials is not None:
             targets = targets / targets.sum(1, keepdims=True) * self.units_.trials
         return float(super().score(X, targets, sample_weight))

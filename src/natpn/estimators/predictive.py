@@ -187,15 +187,14 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
     Raises:
         ValueError: If a label was not in training.
     """
-    try:
-        index = np.clip(np.searchsorted(classes, y), 0, len(classes) - 1)
-        wrong = classes[index] != y
-    except TypeError:
-        index, wrong = np.zeros(len(y), np.int64), np.ones(len(y), bool)
-    if np.any(wrong):
-        label = np.asarray(y)[wrong].tolist()[0]
+    # By Python's equality, which is exact: numpy compares some whole numbers as floats.
+    known = {label: place for place, label in enumerate(classes.tolist())}
+    labels = y.ravel().tolist()
+    found = [known.get(label, -1) for label in labels]
+    if -1 in found:
+        label = labels[found.index(-1)]
         raise ValueError(f"y: the label {label!r} was not in training, where there were {_some(classes.tolist())}")
-    return np.asarray(index, np.int64)
+    return np.array(found, np.int64).reshape(y.shape)
 
 
 def _some(values: Sequence[object]) -> str:

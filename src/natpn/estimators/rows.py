@@ -17,7 +17,9 @@ from natpn.tabular.weights import read_weights
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-_REPEATS = 10  # rows of one content: so many are a table of few distinct values, not copies
+# Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if
+# one of them is such a share of all rows and occurs so often.
+_AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
 _NOTICED = 1e-6  # share of the weight that float32 still tells from none
 
 
@@ -55,7 +57,7 @@ def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple
 
     Copies, equal in inputs and target, become one row with the sum of their weights. They stay as they are where equal
     rows are no copies but what a table of few distinct values is made of: where the same inputs also have another
-    target, and from 10 equal rows on.
+    target, where rows occur 5 times on average, and where a row that occurs 10 times or more is a twentieth of all.
     """
     generator = np.random.default_rng(0)
     flat, targets = rows.reshape(len(rows), -1), y.reshape(len(y), -1)
@@ -71,8 +73,10 @@ def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple
     size = np.bincount(group)
     place = np.unique(inputs[order], return_inverse=True)[1]
     n_targets = np.bincount(place[~copy])
-    kept = ~copy | (n_targets[place] > 1) | (size[group] >= _REPEATS) | (len(size) == 1)
-    return order[kept], np.bincount(np.cumsum(kept) - 1, weights=weight[order])
+    frequent = size >= max(_OFTEN, _SHARE * len(rows))
+    kept = ~copy | (n_targets[place] > 1) | frequent[group] | (len(rows) >= _AVERAGE * len(size)) | (len(size) == 1)
+    total = np.bincount(np.cumsum(kept) - 1, weights=weight[order])
+    return order[kept], total.astype(np.float64)
 
 
 def _keys(values: NDArray[Any], generator: np.random.Generator) -> Floats:

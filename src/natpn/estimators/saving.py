@@ -1,19 +1,13 @@
 """Writing models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
 
-`config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and
-checksums of itself and of the tensors. It is written beside and renamed, so a directory is whole or not there. Between
-two renames a model that is replaced is in a hidden directory beside its place, where `load` finds it after a crash.
+`config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and what
+is known about the table that the model was fitted on. `natpn.estimators.placing` puts both files in their place.
 """
 
-import hashlib
-import json
 import os
-import shutil
-import tempfile
 from dataclasses import fields
 from importlib.metadata import version
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,73 +17,26 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn import families
+from natpn.estimators.placing import SCHEMA, write
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.training import Scheme
 
-SCHEMA = 1
-CONFIG, TENSORS = "config.json", "model.safetensors"
 
+def save(model: Any, directory: str | PathLike[str], table: dict[str, Any] | None = None) -> None:
+    """Write a fitted model to a directory; a model that is there is replaced, and whatever else is there stays.
 
-def save(model: Any, directory: str | PathLike[str]) -> None:
-    """Write a fitted model to a directory; a model that is there is replaced.
+    Args:
+        model: The model.
+        directory: The directory.
+        table: What is known about the table that the model was fitted on, as JSON can hold it.
 
     Raises:
-        ValueError: If the directory holds something else, or the model has parts that cannot be written.
+        ValueError: If the directory holds something else and no model, or the model has parts that cannot be written.
+        OSError: If it cannot be written; what was there stays.
     """
     check_is_fitted(model)
-    place = Path(directory)
-    _check_place(place)
-    tensors = save_tensors(_tensors(model))
-    config = _config(model) | {"tensors_sha256": hashlib.sha256(tensors).hexdigest()}
-    config["sha256"] = checksum(config)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-    try:
-        for name, content in ((TENSORS, tensors), (CONFIG, json.dumps(config, indent=1).encode())):
-            with (beside / name).open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        beside.chmod(0o755)
-        _put(beside, place)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _check_place(place: Path) -> None:
-    """Raise if something is there that is not a model: it would be lost."""
-    if not place.exists():
-        return
-    found = {path.name for path in place.iterdir()} if place.is_dir() else {place.name}
-    if found and (CONFIG not in found or not found <= {CONFIG, TENSORS}):
-        others = sorted(found - {CONFIG, TENSORS}) or [CONFIG]
-        raise ValueError(f"{place} exists and is not a model alone, there is {others[0]!r}: choose another directory")
-
-
-def _put(beside: Path, place: Path) -> None:
-    """Move a directory to its place, from which another one may have to go first."""
-    old = hidden(place)
-    if place.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.replace(place, old)
-    try:
-        os.replace(beside, place)
-    except BaseException:
-        if old.exists():
-            os.replace(old, place)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def hidden(place: Path) -> Path:
-    """Return where a model is while another one takes its place."""
-    return place.absolute().parent / f".{place.absolute().name}.old"
-
-
-def checksum(config: dict[str, Any]) -> str:
-    """Return the checksum of a configuration."""
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    write(directory, _config(model) | {"table": table}, save_tensors(_tensors(model)))
 
 
 def _config(model: Any) -> dict[str, Any]:

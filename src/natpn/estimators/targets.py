@@ -1,5 +1,7 @@
 """Targets of every kind → arrays: sequences, arrays, tensors, and series and frames of any library."""
 
+import contextlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -23,15 +25,50 @@ def read_targets(y: Any) -> NDArray[Any]:
         return read_targets(column[column.columns[0]].to_native())[:, None]
     if isinstance(column, nw.Series):
         return _read_series(column)
-    values = np.asarray(y)
+    values = _array(y)
     _check_missing(_is_missing(values))
     if values.dtype.kind == "O" and values.ndim == 1:
         return _plain(values)
     return values
 
 
+def read_numbers(y: Any) -> NDArray[Any]:
+    """Return targets that are numbers.
+
+    Raises:
+        ValueError: If a target is missing, or a text.
+    """
+    values = read_targets(y)
+    objects: Iterable[Any] = values.flat if values.dtype.kind in "OUS" else []
+    text = next((value for value in objects if isinstance(value, str | bytes)), None)
+    if text is not None:
+        raise ValueError(
+            f"y: expected numbers, got texts such as {text[:60]!r}; use NatPNClassifier if they are classes, or "
+            "convert them, as by y.astype(float)"
+        )
+    return values
+
+
+def _array(y: Any) -> NDArray[Any]:
+    """Return an array in which no two targets have become one.
+
+    numpy makes texts of numbers beside texts, and floats of whole numbers that do not fit one type.
+    """
+    if isinstance(y, list | tuple):
+        kinds = {type(value) for value in y}
+        if kinds == {int} or (str in kinds and len(kinds) > 1):
+            return _objects(y)
+    return np.asarray(y)
+
+
+def _objects(values: Sequence[Any]) -> NDArray[Any]:
+    return np.array([*values, None], dtype=object)[:-1]
+
+
 def _read_series(column: "nw.Series[Any]") -> NDArray[Any]:
     _check_missing(column.is_null().to_numpy().astype(bool))
+    if column.dtype in (nw.Int128, nw.UInt128):  # numpy has no such type
+        return _plain(_objects(column.to_list()))
     if column.dtype.is_numeric():
         # pandas' Int64 without missing values comes out as objects or floats
         kind = np.dtype(np.int64) if column.dtype.is_integer() else np.dtype(np.float64)
@@ -43,16 +80,17 @@ def _read_series(column: "nw.Series[Any]") -> NDArray[Any]:
     if column.dtype == nw.Boolean:
         return column.to_numpy().astype(bool)
     if column.dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object):
-        return _plain(np.array([*column.to_list(), None], dtype=object)[:-1])
+        return _plain(_objects(column.to_list()))
     return column.to_numpy()
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return objects that are all whole numbers, truth values or numbers as an array of these."""
+    """Return objects that are all whole numbers, truth values or numbers as an array of these, if there is one."""
     kinds = {type(value) for value in values.tolist()}
-    for kind in (bool, int, float):
-        if kinds == {kind}:
-            return values.astype(kind)
+    for kind, types in ((bool, [np.bool_]), (int, [np.int64, np.uint64]), (float, [np.float64])):
+        for dtype in types if kinds == {kind} else []:
+            with contextlib.suppress(OverflowError):
+                return values.astype(dtype)
     return values
 
 

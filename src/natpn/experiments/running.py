@@ -21,6 +21,7 @@ from natpn.experiments.registry import EXPERIMENTS
 Line = dict[str, Any]
 Lines = Generator[Line, None, None]
 Task = tuple[Experiment, Run]
+_BEGINNING = b'{"experiment": '  # of every line
 _KEY = ("experiment", "data", "model", "seed", "quick", "limit", "epochs")
 
 
@@ -33,7 +34,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[Line]:
     place = Path(path)
     if not place.exists():
         return []
-    texts = place.read_text(encoding="utf-8").split("\n")
+    texts = place.read_bytes().split(b"\n")
     lines: list[Line] = []
     for number, text in enumerate(texts, start=1):
         if not text.strip():
@@ -42,10 +43,11 @@ def read_lines(path: str | os.PathLike[str]) -> list[Line]:
             line = {"epochs": None} | json.loads(text)
             tuple(line[name] for name in _KEY)
         except (ValueError, KeyError, TypeError):
-            if number == len(texts):
+            if number == len(texts) and (text.startswith(_BEGINNING) or _BEGINNING.startswith(text)):
                 break  # it has no end of line: its writer was killed
             raise ValueError(
-                f"{place}, line {number}: expected a result of natpn reproduce, got {text[:60]!r}"
+                f"{place}, line {number}: expected a result of natpn reproduce, got "
+                f"{text[:60].decode(errors='replace')!r}; name another file"
             ) from None
         lines.append(line)
     return lines
@@ -187,9 +189,14 @@ def _append(place: Path, line: Line) -> None:
 
 
 def _mend(place: Path) -> None:
-    """Cut off a last line that has no end."""
-    if not place.exists():
+    """Cut off a last line that has no end; a file that holds something else is left as it is.
+
+    Raises:
+        ValueError: If it holds something else.
+    """
+    read_lines(place)
+    if not place.is_file():
         return
     content = place.read_bytes()
     if content and not content.endswith(b"\n"):
-        place.write_bytes(content[: content.rfind(b"\n") + 1])
+        os.truncate(place, content.rfind(b"\n") + 1)

@@ -5,13 +5,12 @@ import importlib
 import json
 import logging
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from sklearn.utils.validation import check_is_fitted
@@ -22,13 +21,14 @@ from natpn.estimators.inputs import TableInputs
 from natpn.export.answers import LEVELS, Answers, describe_outputs, left_out, name_of
 from natpn.export.operators import operators
 from natpn.export.preparation import other_columns
+from natpn.outputs import Kind, check_file, replacing
 
 _EXAMPLE_ROWS = 3
 _LARGEST = 2**31 - 1  # bytes of a file of Protocol Buffers
 
 
 def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
-    """Write a fitted estimator as an ONNX file; a file that is there is replaced.
+    """Write a fitted estimator as an ONNX file; one that natpn wrote is replaced, another file is not.
 
     The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Its
     outputs are described in the metadata of the file, by name. A table with categories or dates is taken as
@@ -42,8 +42,9 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
         Sentences about what the model can and the file cannot.
 
     Raises:
-        ImportError: If the packages of natpn[onnx] are not installed.
-        ValueError: If a part of the model, such as an encoder that was given as a module, cannot be translated.
+        ImportError: If onnx, onnxruntime or onnxscript is not installed.
+        ValueError: If there is a file that natpn did not write, or a part of the model, such as an encoder that was
+            given as a module, cannot be translated.
         OSError: If the file cannot be written; what was there stays.
     """
     onnx = _import_onnx()
@@ -56,7 +57,8 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     content = proto.SerializeToString()
     if len(content) > _LARGEST:
         raise ValueError(f"model: it takes {len(content):,} bytes, and an ONNX file holds at most {_LARGEST:,}")
-    _write(place, content)
+    with replacing(place, ONNX) as file:
+        file.write(content)
     return sentences
 
 
@@ -66,18 +68,32 @@ def _import_onnx() -> Any:
         return importlib.import_module("onnx")
     except ImportError as error:
         raise ImportError(
-            f"The export to ONNX needs the package {error.name!r}: pip install 'natpn[onnx]'", name=error.name
+            f"The export to ONNX needs the package {error.name!r}; in a clone of natpn, run: pip install '.[onnx]'",
+            name=error.name,
         ) from error
 
 
+def _is_ours(file: IO[bytes]) -> bool:
+    """Say whether a file is an ONNX model with the metadata that natpn writes."""
+    try:
+        proto = _import_onnx().load(file, load_external_data=False)
+    except Exception:  # the libraries raise many kinds for what is no model
+        return False
+    return {"natpn", "estimator"} <= {entry.key for entry in proto.metadata_props}
+
+
+ONNX = Kind("an ONNX file that natpn wrote", _is_ours)
+
+
 def _check_place(place: Path) -> None:
-    """Raise where no file can be, before the work and not after it."""
+    """Raise where no file can be or another one is, before the work and not after it."""
     if place.is_dir():
         raise IsADirectoryError(f"{place}: it is a directory; name a file, such as {place / 'model.onnx'}")
     if not place.parent.is_dir():
         raise FileNotFoundError(f"{place}: there is no directory {place.parent}; make it first")
     if not os.access(place.parent, os.W_OK):
         raise PermissionError(f"{place}: the directory {place.parent} cannot be written; choose another")
+    check_file(place, ONNX)
 
 
 def _about_columns(model: NatPNEstimator) -> list[str]:
@@ -198,17 +214,3 @@ def _quietly() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-def _write(place: Path, content: bytes) -> None:
-    """Write a file beside and rename it."""
-    handle, beside = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(beside, 0o644)
-        os.replace(beside, place)
-    finally:
-        Path(beside).unlink(missing_ok=True)

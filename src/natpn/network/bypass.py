@@ -56,12 +56,14 @@ class PrincipalComponents(nn.Module):
         if not bool(rows.isfinite().all()):
             raise ValueError("x: expected finite numbers, got NaN or inf: impute them first")
         mean = rows.mean(0)
-        value, vector = torch.linalg.eigh((rows - mean).T @ (rows - mean))  # ascending
+        value, vector = _eigenvectors(rows - mean)
         leading = vector.flip(-1)[:, : self.n_components]
         # The sign of an eigenvector is arbitrary: make its largest entry positive, so that fits repeat.
         largest = leading.gather(0, leading.abs().argmax(0, keepdim=True))
         self.mean.copy_(mean)
-        self.components.copy_(leading * largest.sign() * (value.flip(-1)[: self.n_components] > 1e-12 * value[-1]))
+        self.components.zero_()  # where there are fewer rows than components
+        kept = value.flip(-1)[: self.n_components] > 1e-12 * value[-1]
+        self.components[:, : len(kept)] = (leading * largest.sign() * kept).to(self.components.dtype)
         return self
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,6 +72,18 @@ class PrincipalComponents(nn.Module):
         inner, passed = flat[..., : len(self.mean)], flat[..., len(self.mean) :]
         components = bound((_soften(inner) - self.mean) @ self.components)
         return torch.cat([components, passed], -1) if self.n_passed else components
+
+
+def _eigenvectors(centred: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the eigenvalues of the columns' scatter, ascending, and the eigenvectors: all, or all but those of 0."""
+    n_rows, n_columns = centred.shape
+    if n_rows >= n_columns:
+        value, vector = torch.linalg.eigh(centred.T @ centred)
+        return value, vector
+    # There are at most as many eigenvalues above 0 as rows; the product of the rows has the same, and is smaller.
+    value, weight = torch.linalg.eigh(centred @ centred.T)
+    vector = centred.T @ weight / value.clamp(min=torch.finfo(value.dtype).tiny).sqrt()
+    return value, vector
 
 
 def _soften(x: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ def __getattr__(name: str) -> object:
         if missing not in ("jinja2", "matplotlib"):
             raise
         raise ImportError(
-            f"natpn.report.render needs {missing}, which is not installed: pip install 'natpn[report]'", name=missing
+            f"natpn.report.render needs {missing}, which is missing; in a clone of natpn, run: pip install '.[report]'",
+            name=missing,
         ) from error
     return render
 

@@ -49,5 +49,6 @@ def _svg(figure: object) -> str:
 
     text = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "natpn"}):  # the same lines give the same text
-        figure.savefig(text, format="svg", facecolor="white", metadata={"Date": None})  # type: ignore[attr-defined]
+        metadata = {"Date": None, "Creator": "natpn"}
+        figure.savefig(text, format="svg", facecolor="white", metadata=metadata)  # type: ignore[attr-defined]
     return text.getvalue()

@@ -15,6 +15,7 @@ SUMMARY = (
     "`NatPN (paper)` within two standard errors of the paper",
     "`NatPN` at least as good as the paper’s best single pass",
 )
+TITLE = "# The paper’s results, measured again"
 _GAP = "  "
 
 
@@ -75,7 +76,7 @@ def markdown(
         quick: Whether they are of quick runs.
         notes: Remarks, by the name of a table or figure; see `natpn.report.notes`.
     """
-    parts = ["# The paper’s results, measured again", *([f"**{QUICK}**"] if quick else [])]
+    parts = [TITLE, *([f"**{QUICK}**"] if quick else [])]
     parts += [notes[ALL]] if ALL in notes else []
     if agreements:
         rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]

@@ -1,10 +1,7 @@
 """The routes: what is asked, what is answered, and what every request passes through."""
 
 import asyncio
-import hmac
-import logging
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
@@ -12,12 +9,14 @@ from typing import Any
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.serve import openapi
 from natpn.serve.batching import Batcher
+from natpn.serve.bounds import Bounds
 from natpn.serve.errors import RequestError, shown
+from natpn.serve.gate import GONE, PAGE, Gate, as_json
 from natpn.serve.metrics import CONTENT_TYPE, Metrics
 from natpn.serve.predictor import Predictor
 from natpn.serve.rows import ArrayReader, Row, TableReader
@@ -30,28 +29,16 @@ BODY_SECONDS = 30.0
 # Bytes of all bodies that are held at once: many large requests together must not use up the memory.
 HELD = 16
 _LARGE_BODY = 2**16
-_LOG = logging.getLogger(__name__)
-
-PAGE = {
-    "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-}
-# A page and its parts are the same for every model, and a browser sends no token with them.
-OPEN = {"/health", *PAGE}
-PATHS = {"/predict", "/model", "/metrics", "/openapi.json", *OPEN}
-HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-]
+_MANY_ANSWERS = 1_000
 
 
 def create_app(
-    model: NatPNEstimator, *, token: str | None = None, max_body: int = MAX_BODY, max_rows: int = MAX_ROWS
+    model: NatPNEstimator,
+    *,
+    token: str | None = None,
+    max_body: int = MAX_BODY,
+    max_rows: int = MAX_ROWS,
+    allow_hosts: Iterable[str] = (),
 ) -> FastAPI:
     """Return the application that serves a fitted model.
 
@@ -60,6 +47,8 @@ def create_app(
         token: What clients must send as `Authorization: Bearer …`; None asks for nothing.
         max_body: How many bytes a body may have.
         max_rows: How many rows a request may have.
+        allow_hosts: Names by which the server may be asked, besides addresses and localhost. With a token and no names
+            here, every name will do: a page of another site that takes a name of this server does not know the token.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
@@ -72,8 +61,19 @@ def create_app(
     columns = columns_of(model)
     shape = model.inputs_.shape
     reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows)
+    bounds = (
+        Bounds.of_array(shape, max_rows) if columns is None else Bounds.of_table([c.name for c in columns], max_rows)
+    )
     bodies = Bodies(max_body)
+    hosts = tuple(allow_hosts)
     about = orjson.dumps(predictor.about(), default=str)
+
+    def read(body: bytes, form: str) -> tuple[list[Row], bool]:
+        if form == "json":
+            bounds.check_json(body)
+            return reader.json(body)
+        bounds.check_csv(body)
+        return reader.csv(body), False
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -88,7 +88,7 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Gate, metrics=metrics, token=token)
+    app.add_middleware(Gate, metrics=metrics, token=token, hosts=None if token and not hosts else hosts)
     _add_errors(app)
     bad = (401,) if token else ()
 
@@ -105,15 +105,16 @@ def create_app(
         curve = _flag(request, "curve")
         form = _content(request)
         async with bodies.read(request) as body:
-            read = reader.json if form == "json" else lambda body: (reader.csv(body), False)
-            rows, alone = await batcher.apart(read, body) if len(body) > _LARGE_BODY else read(body)
+            rows, alone = await batcher.apart(read, body, form) if len(body) > _LARGE_BODY else read(body, form)
             if curve and len(rows) > MAX_CURVES:
                 raise RequestError(
                     413, f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}.", "curve"
                 )
             answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))
             metrics.rows(len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers))
-            return _json(answers[0] if alone else {"rows": answers})
+            if len(answers) > _MANY_ANSWERS:
+                return Response(await batcher.apart(_in_pieces, answers), media_type="application/json")
+            return as_json(answers[0] if alone else {"rows": answers})
 
     @app.get(
         "/model",
@@ -131,7 +132,7 @@ def create_app(
         responses=openapi.responses(schema={"type": "object"}),
     )
     async def health(request: Request) -> Response:
-        return _json({"status": "ok"})
+        return as_json({"status": "ok"})
 
     @app.get(
         "/metrics",
@@ -148,58 +149,6 @@ def create_app(
     if token:
         _describe_token(app)
     return app
-
-
-class Gate:
-    """What every request passes through: the token, the clock, and headers for browsers.
-
-    Args:
-        app: The application behind it.
-        metrics: Where requests are counted.
-        token: The token to ask for, if any.
-    """
-
-    def __init__(self, app: ASGIApp, metrics: Metrics, token: str | None) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._expected = None if token is None else token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = time.perf_counter()
-        status, started = 500, False
-
-        async def noting(message: Message) -> None:
-            nonlocal status, started
-            if message["type"] == "http.response.start":
-                status, started = message["status"], True
-                message["headers"] = [*message.get("headers", []), *HEADERS]
-            await send(message)
-
-        path = scope["path"] if scope["path"] in PATHS else "other"
-        try:
-            if self._expected is not None and path not in OPEN and not self._knows(scope):
-                error = RequestError(401, "A token is needed. Send it as Authorization: Bearer <token>.")
-                refusal = _json(error.body(), 401, {"www-authenticate": "Bearer"})
-                await refusal(scope, receive, noting)
-            else:
-                await self._app(scope, receive, noting)
-        except Exception:
-            # Told to the log, and not to the client, whose connection lives on.
-            _LOG.exception("%s %s failed", scope["method"], path)
-            if not started:
-                error = RequestError(500, "Something went wrong in the server. Its log says what.")
-                await _json(error.body(), 500)(scope, receive, noting)
-        finally:
-            self._metrics.request(path, status, time.perf_counter() - start)
-
-    def _knows(self, scope: Scope) -> bool:
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        scheme, _, token = given.partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected or b"")
 
 
 class Bodies:
@@ -261,9 +210,10 @@ def _flag(request: Request, name: str) -> bool:
     return value == "true"
 
 
-def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    # NaN and infinity become null.
-    return Response(orjson.dumps(content, default=str), status, headers, "application/json")
+def _in_pieces(answers: list[dict[str, Any]]) -> bytes:
+    """Return many answers as JSON, piece by piece: no one else runs while orjson does."""
+    pieces = (answers[start : start + _MANY_ANSWERS] for start in range(0, len(answers), _MANY_ANSWERS))
+    return b'{"rows":[' + b",".join(orjson.dumps(piece, default=str)[1:-1] for piece in pieces) + b"]}"
 
 
 def _static(content: bytes, media: str) -> Any:
@@ -280,7 +230,7 @@ def _add_errors(app: FastAPI) -> None:
         # Whoever sends too much would send the rest into the next request.
         close = {"connection": "close"} if error.status in (408, 413, 503) else {}
         retry = {"retry-after": "1"} if error.status == 503 else {}
-        return _json(error.body(), error.status, close | retry)
+        return as_json(error.body(), error.status, close | retry)
 
     async def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 400
@@ -291,9 +241,13 @@ def _add_errors(app: FastAPI) -> None:
         }
         message = cures.get(status, "The request cannot be answered. See /openapi.json.")
         headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-        return _json(RequestError(status, message).body(), status, headers)
+        return as_json(RequestError(status, message).body(), status, headers)
+
+    async def leave(request: Request, error: Exception) -> Response:
+        return Response(status_code=GONE)  # no one reads it
 
     app.add_exception_handler(RequestError, refuse)
+    app.add_exception_handler(ClientDisconnect, leave)
     app.add_exception_handler(HTTPException, other)
 
 

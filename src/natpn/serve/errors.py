@@ -1,7 +1,7 @@
 """What a client did wrong: a status, a sentence with the cure, and where it is."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -32,10 +32,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:79] + "…"
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """Return some names for a message."""
-    texts = [shown(name) for name in names]
-    return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
+    first = ", ".join(map(shown, names[:10]))  # of millions, no more are looked at
+    return first + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def near(name: str, names: Iterable[str]) -> str | None:

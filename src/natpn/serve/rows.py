@@ -5,7 +5,7 @@ request at a time, so that none can spoil the batch it is predicted in.
 """
 
 import csv
-import datetime
+import io
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +16,6 @@ import orjson
 from natpn.serve.errors import RequestError, listed, near, shown
 from natpn.serve.schema import date_form, takes_numbers, takes_truths
 from natpn.tabular import BooleanColumn, CategoryColumn, Column, DateColumn, NumberColumn
-from natpn.tabular.convert import TRUTHS
 
 Row = list[Any]
 Check = Callable[[Any], Any]
@@ -82,7 +81,8 @@ class TableReader:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise RequestError(400, f"The CSV is not UTF-8 ({error}). Save it as UTF-8.") from None
-        lines = csv.reader(text.splitlines(keepends=True), strict=True)
+        # Not splitlines, which also divides cells, as at U+2028.
+        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             header = next(lines, [])
             if not self._set.issuperset(header) or len(header) != len(self._names) or set(header) != self._set:
@@ -111,7 +111,7 @@ class TableReader:
         for (name, check), where in zip(self._from_text, order, strict=True):
             cell = cells[where]
             try:
-                values.append(check(cell) if cell else None)
+                values.append(check(cell))
             except ValueError as error:
                 raise RequestError(422, f"{_where(name, place)}: {error}", name, place) from None
         return values
@@ -236,30 +236,45 @@ def too_many(count: int | None, limit: int) -> RequestError:
 
 
 def json_check(column: Column) -> Check:
-    """Return a function that gives a JSON value of the column as the model takes it, or raises a ValueError."""
+    """Return a function that gives a JSON value of the column as the model takes it, or raises a ValueError.
+
+    A text is read as in a CSV.
+    """
+    read = text_check(column)
     if isinstance(column, NumberColumn):
-        return _number
-    if isinstance(column, BooleanColumn):
-        return _truth
-    if isinstance(column, DateColumn):
-        return _date_check(column)
-    types: list[type] = [str]
-    if not isinstance(column, CategoryColumn) or takes_numbers(column):
-        types += [int, float]
-    if not isinstance(column, CategoryColumn) or takes_truths(column):
-        types.append(bool)
-    return _scalar_check(frozenset(types))
+        others: Check = _number
+    elif isinstance(column, BooleanColumn):
+        others = _truth
+    elif isinstance(column, DateColumn):
+        others = _refusing(date_form(column))
+    else:
+        others = _scalar_check(column)
+    return lambda value: read(value) if type(value) is str else others(value)
 
 
 def text_check(column: Column) -> Check:
-    """Return a function that gives a cell of a CSV as the model takes it, or raises a ValueError."""
-    if isinstance(column, NumberColumn):
-        return _number_of_text
-    if isinstance(column, BooleanColumn):
-        return _truth_of_text
+    """Return a function that gives the text of a cell as the model takes it, or raises a ValueError."""
+    expected = _expected(column)
+
+    def check(text: str) -> Any:
+        try:
+            return column.read_text(text)
+        except ValueError as error:
+            raise ValueError(
+                f"expected {expected}, but {error}. Correct it, or leave the cell empty (in JSON: null)."
+            ) from None
+
+    return check
+
+
+def _expected(column: Column) -> str:
     if isinstance(column, DateColumn):
-        return _date_check(column)
-    return str
+        return _inside(date_form(column))
+    return "true or false" if isinstance(column, BooleanColumn) else "a finite number"
+
+
+def _inside(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
 
 
 def _number(value: Any) -> Any:
@@ -267,8 +282,7 @@ def _number(value: Any) -> Any:
         return value
     if type(value) is float:
         raise ValueError("the number is too large for float64. Send a smaller one, or null if it is not known.")
-    hint = " without quotes" if isinstance(value, str) else ""
-    raise ValueError(f"expected a number, got {shown(value)}. Write a number{hint}, or null if it is not known.")
+    raise ValueError(f"expected a number, got {shown(value)}. Write a number, or null if it is not known.")
 
 
 def _truth(value: Any) -> bool:
@@ -277,9 +291,20 @@ def _truth(value: Any) -> bool:
     raise ValueError(f"expected true or false, got {shown(value)}. Write one of them, or null if it is not known.")
 
 
-def _scalar_check(types: frozenset[type]) -> Check:
-    names = {str: "a text", int: "a number", bool: "a truth value"}
-    expected = " or ".join(name for kind, name in names.items() if kind in types)
+def _refusing(form: str) -> Check:
+    def check(value: Any) -> Any:
+        raise ValueError(f"expected {_inside(form)}, got {shown(value)}. Write it so.")
+
+    return check
+
+
+def _scalar_check(column: Column) -> Check:
+    types: dict[type, str] = {str: "a text"}
+    if not isinstance(column, CategoryColumn) or takes_numbers(column):
+        types |= {int: "a number", float: "a number"}
+    if not isinstance(column, CategoryColumn) or takes_truths(column):
+        types[bool] = "a truth value"
+    expected = " or ".join(dict.fromkeys(types.values()))
 
     def check(value: Any) -> Any:
         if type(value) in types:
@@ -287,38 +312,6 @@ def _scalar_check(types: frozenset[type]) -> Check:
         raise ValueError(f"expected {expected}, got {shown(value)}. Write it so, or null if it is not known.")
 
     return check
-
-
-def _date_check(column: DateColumn) -> Check:
-    form = date_form(column)
-
-    def check(value: Any) -> datetime.datetime:
-        try:
-            moment = datetime.datetime.fromisoformat(value)
-        except (TypeError, ValueError):
-            moment = None
-        if moment is None or (moment.tzinfo is None) != (column.zone is None):
-            raise ValueError(f"expected {form[0].lower()}{form[1:]}, got {shown(value)}. Write it so.")
-        return moment
-
-    return check
-
-
-def _number_of_text(cell: str) -> float:
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"expected a finite number, got {shown(cell)}. Correct it, or leave the cell empty.")
-    return number
-
-
-def _truth_of_text(cell: str) -> bool:
-    truth = TRUTHS.get(cell.strip().lower())
-    if truth is None:
-        raise ValueError(f"expected true or false, got {shown(cell)}. Correct it, or leave the cell empty.")
-    return truth == 1
 
 
 def _where(name: str, place: int | None) -> str:

@@ -8,15 +8,17 @@
 | date | a text in ISO form, with a time zone if training's dates had one | earliest, latest |
 | empty | anything but a list or an object: training had no value at all | |
 
-In every kind null stands for a missing value.
+In every kind null stands for a missing value. A text may stand for a value of any kind, and is read as in a CSV file
+(`natpn.tabular.texts`).
 """
 
-import datetime
 from typing import Any
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.inputs import TableInputs
 from natpn.tabular import BooleanColumn, CategoryColumn, Column, DateColumn, NumberColumn
+from natpn.tabular.convert import iso_text
+from natpn.tabular.texts import number_of_text
 
 SCALARS = ["string", "number", "boolean", "null"]
 
@@ -69,7 +71,7 @@ def value_schema(column: Column) -> dict[str, Any]:
     """Return the JSON schema of one value."""
     if isinstance(column, NumberColumn):
         text = f"In training from {column.minimum:g} to {column.maximum:g}. null if it is not known."
-        return {"type": ["number", "null"], "description": text}
+        return {"type": ["number", "string", "null"], "description": text}
     if isinstance(column, CategoryColumn):
         types = [
             "string",
@@ -79,7 +81,7 @@ def value_schema(column: Column) -> dict[str, Any]:
         some = ", ".join(column.levels[:20]) + (", …" if column.n_levels > 20 else "")
         return {"type": [*types, "null"], "description": f"In training: {some}. null if it is not known."}
     if isinstance(column, BooleanColumn):
-        return {"type": ["boolean", "null"], "description": "null if it is not known."}
+        return {"type": ["boolean", "string", "null"], "description": "null if it is not known."}
     if isinstance(column, DateColumn):
         return {"type": ["string", "null"], "description": f"{date_form(column)}. null if it is not known."}
     return {"type": SCALARS, "description": "Training had no value here."}
@@ -103,13 +105,11 @@ def date_form(column: DateColumn) -> str:
 
 
 def _iso(second: float, column: DateColumn) -> str:
-    moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=int(second))
-    return moment.isoformat() + ("" if column.zone is None else "Z")
+    return iso_text(second) + ("" if column.zone is None else "Z")
 
 
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return number_of_text(text) is not None
     except ValueError:
         return False
-    return True

@@ -5,6 +5,7 @@ import gc
 import ipaddress
 import socket
 import sys
+from collections.abc import Iterable
 from os import PathLike
 
 import torch
@@ -12,9 +13,11 @@ import uvicorn
 
 from natpn.estimators import load
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
+from natpn.serve.connections import Connection
 
 _SHUTDOWN_SECONDS = 60
-_CONNECTIONS = 1_000
+_CONNECTIONS = 2_000
+_OTHER_FILES = 100  # that the process has open besides connections
 # Longer than clients keep a connection: one that asks while the server hangs up would get no answer.
 _KEEP_ALIVE = 75
 # The event loop and the predictions take turns; by default each may keep the other waiting for 5 ms.
@@ -29,6 +32,7 @@ def run(
     token: str | None = None,
     max_body: int = MAX_BODY,
     max_rows: int = MAX_ROWS,
+    allow_hosts: Iterable[str] = (),
 ) -> None:
     """Serve the model in a directory until SIGTERM or Ctrl-C, and print the address.
 
@@ -39,13 +43,17 @@ def run(
         token: What clients must send as `Authorization: Bearer …`; None asks for nothing.
         max_body: How many bytes a body may have.
         max_rows: How many rows a request may have.
+        allow_hosts: Names by which the server may be asked, besides addresses, localhost and `host`, as a proxy before
+            it has one. With a token and no names here, every name will do.
 
     Raises:
         FileNotFoundError: If there is no model.
         ValueError: If the model cannot be read, or an argument is wrong.
         OSError: If the address is taken or is not one of this machine.
     """
-    app = create_app(load(directory), token=token, max_body=max_body, max_rows=max_rows)
+    hosts = tuple(allow_hosts)
+    names = hosts if token and not hosts else (host, *hosts)
+    app = create_app(load(directory), token=token, max_body=max_body, max_rows=max_rows, allow_hosts=names)
     torch.set_num_threads(1)  # rows are few, and the other cores are for others
     sys.setswitchinterval(_TURN)
     gc.collect()
@@ -63,13 +71,30 @@ def run(
             log_level="warning",
             access_log=False,
             server_header=False,
-            limit_concurrency=_CONNECTIONS,
+            http=Connection,
+            limit_concurrency=_connections(),
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
             timeout_keep_alive=_KEEP_ALIVE,
         )
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
         print("Stopped.", flush=True)
+
+
+def _connections() -> int:
+    """Return how many connections may be open, and let the process have as many files if the system allows it."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return _CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _CONNECTIONS + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(_CONNECTIONS, soft - _OTHER_FILES))
 
 
 def _is_loopback(host: str) -> bool:

@@ -56,6 +56,14 @@ class Column(ABC):
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
     @abstractmethod
+    def read_text(self, text: str) -> Any:
+        """Return the value that a text stands for in this column, None if it stands for a missing one.
+
+        Raises:
+            ValueError: If it stands for nothing here; with that fact.
+        """
+
+    @abstractmethod
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations.
 

@@ -11,6 +11,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
+from natpn.tabular.texts import truth_of_text
 from natpn.tabular.weights import Weights
 
 
@@ -60,6 +61,10 @@ class BooleanColumn(Column):
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
+
+    def read_text(self, text: str) -> bool | None:
+        """Return the truth value that a text stands for, None if it stands for a missing one."""
+        return truth_of_text(text)
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations."""

@@ -12,7 +12,6 @@ in a column of identifiers new levels are nothing new, in a closed set they are.
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -26,6 +25,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
+from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
 
 MAX_LEVELS = 64
@@ -140,11 +140,28 @@ class CategoryColumn(Column):
     def _places(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return the row of the table that each distinct value has, and each row's place among them."""
         texts, codes = to_levels(cells, self.name)
-        n = len(self.levels)
-        place, rare = self._place, self._rare
-        key: Callable[[str], str | int] = _hash if self.rare_hashes else str
-        found = [place[t] if t in place else n if key(str(t)) in rare else n + 2 for t in texts]
+        read = [None if text is None else self.read_text(text) for text in texts]
+        found = [self._place[t] if t in self._place else self._beyond(t) for t in read]
         return np.array(found, np.intp), codes
+
+    def _beyond(self, text: str | None) -> int:
+        """Return the row of the table for what is no kept level: that of rare ones or of unseen ones."""
+        return len(self.levels) if self._knows(text) else len(self.levels) + 2
+
+    def _knows(self, text: str | None) -> bool:
+        """Say whether a text was a level in training."""
+        key = _hash(text) if self.rare_hashes and text is not None else text
+        return text is not None and (text in self._place or key in self._rare)
+
+    def read_text(self, text: str) -> str | None:
+        """Return the level that a text stands for, seen or not, None if it stands for a missing value.
+
+        What training had as a level is that level, spaces and all; only other texts are trimmed and may be missing.
+        """
+        if self._knows(text):
+            return text
+        plain = text.strip()
+        return None if is_mark(plain) and not self._knows(plain) else plain
 
     @cached_property
     def _log_events(self) -> NDArray[np.float64]:
@@ -195,6 +212,8 @@ class CategoryColumn(Column):
             raise ValueError(
                 f"{read.where}: 'rare_hashes' is no base64 text of 8-byte hashes, or 'rare' has levels too."
             )
+        if len(levels) > MAX_LEVELS:
+            raise ValueError(f"{read.where}: 'levels' has {len(levels)} levels, but at most {MAX_LEVELS} are kept.")
         n_levels = len(levels) + len(rare) + n_hashes
         return {
             "levels": levels,

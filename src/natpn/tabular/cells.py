@@ -17,7 +17,10 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.objects import Kind, kind_of
+from natpn.tabular.objects import kind_of
+from natpn.tabular.texts import Kind
+
+LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,25 @@ def cells_of_array(array: NDArray[Any]) -> Cells:
 def cells_of_series(series: "nw.Series[Any]") -> Cells:
     """Read one column of a data frame."""
     dtype = series.dtype
-    if dtype.is_integer() and not series.null_count():
+    if dtype.is_integer() and dtype not in LONG and not series.null_count():
         return Cells("number", series.to_numpy())
     if dtype.is_numeric():
-        return Cells("number", series.cast(nw.Float64).to_numpy())
+        return Cells("number", _floats(series))
     if dtype == nw.Boolean:
         return Cells("boolean", series.cast(nw.Float64).to_numpy())
     if dtype in (nw.Datetime, nw.Date):
-        seconds = series.dt.timestamp("us").cast(nw.Float64).to_numpy() / 1e6
+        seconds = _floats(series.dt.timestamp("us")) / 1e6
         return Cells("date", seconds, getattr(dtype, "time_zone", None))
     if dtype == nw.Duration:
-        return Cells("number", series.dt.total_microseconds().cast(nw.Float64).to_numpy() / 1e6)
+        return Cells("number", _floats(series.dt.total_microseconds()) / 1e6)
     return Cells("categories" if dtype in (nw.Categorical, nw.Enum) else "objects", series.to_list())
+
+
+def _floats(series: "nw.Series[Any]") -> NDArray[np.float64]:
+    """Return numbers as float64, NaN where they are missing."""
+    if not series.dtype.is_integer() or series.dtype in LONG:
+        return series.cast(nw.Float64).to_numpy()
+    # By numpy, which rounds: pyarrow refuses whole numbers beyond 2^53.
+    numbers = series.fill_null(0).to_numpy().astype(np.float64)
+    numbers[series.is_null().to_numpy().astype(np.bool_)] = np.nan
+    return numbers

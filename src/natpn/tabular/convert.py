@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from natpn.tabular.cells import Cells
 from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS, distinct, is_missing, map_distinct, text_of
+from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
 
-TRUTHS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 SECOND = datetime.timedelta(seconds=1)
+MICROSECOND = datetime.timedelta(microseconds=1)
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -134,53 +135,69 @@ def iso_text(second: float) -> str:
     return str(np.datetime64(int(second // 1), "s"))
 
 
-def _number(value: Any) -> float:
-    """Return one value as a float, durations and times of day in seconds."""
+def _number(value: Any) -> float | None:
+    """Return one value as a float, durations and times of day in seconds; None if its text says that it is missing."""
     if isinstance(value, DURATIONS):
         if isinstance(value, datetime.time):
             return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
         span = value / (np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else SECOND)
         return float(span)
-    if isinstance(value, (str, *NUMBERS, *BOOLEANS)):
+    if isinstance(value, (*NUMBERS, *BOOLEANS)):
         try:
             return float(value)
         except OverflowError:
             return float("inf")
-        except ValueError:
-            pass
-    text_of(value)  # raises for a container
-    raise ValueError(
-        f"{value!r} is not a number; the column had only numbers when the transform was fitted. Correct it, or make it "
-        "missing."
-    )
+    text = text_of(value)  # raises for a container
+    try:
+        if isinstance(value, str | bytes):
+            return number_of_text(text)
+        fact = f"{value!r} is not a number"
+    except ValueError as error:
+        fact = str(error)
+    raise ValueError(_unlike_training(fact, "numbers", "Correct it"))
 
 
-def _truth(value: Any) -> float:
-    text = text_of(value)
-    if text.lower() in TRUTHS:
-        return TRUTHS[text.lower()]
-    raise ValueError(
-        f"{value!r} is no truth value; the column had only true and false when the transform was fitted. Write True, "
-        "False, 1 or 0, or make it missing."
-    )
+def _truth(value: Any) -> float | None:
+    try:
+        return truth_of_text(text_of(value))
+    except ValueError:
+        fact = f"{value!r:.80} is no truth value"
+    raise ValueError(_unlike_training(fact, "true and false", "Write True, False, 1 or 0"))
 
 
-def _instant(value: Any) -> tuple[float, bool]:
-    """Return seconds since 1970, and whether the value has a time zone."""
+def _instant(value: Any) -> tuple[float, bool] | None:
+    """Return seconds since 1970, and whether the value has a time zone; None if its text says that it is missing."""
     if isinstance(value, np.datetime64):
         return float(value.astype("M8[us]").astype(np.int64)) / 1e6, False
-    moment = value
+    fact = f"{value!r} is not a date"
     if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            moment = datetime.datetime.fromisoformat(value)
-    if isinstance(moment, datetime.datetime):
-        aware = moment.tzinfo is not None
-        start = EPOCH.replace(tzinfo=datetime.UTC) if aware else EPOCH
-        return (moment - start) / SECOND, aware
-    if isinstance(moment, datetime.date):
-        return float((moment - EPOCH.date()).days * 86_400), False
+        try:
+            value = date_of_text(value)
+        except ValueError as error:
+            fact = str(error)
+    if value is None:
+        return None
+    if isinstance(value, datetime.datetime):
+        return seconds_of(value), value.tzinfo is not None
+    if isinstance(value, datetime.date):
+        return float((value - EPOCH.date()).days * 86_400), False
     text_of(value)  # raises for a container
-    raise ValueError(
-        f"{value!r} is not a date; the column had only dates when the transform was fitted. Write it as 2024-12-31 or "
-        "2024-12-31T23:59:00, or make it missing."
-    )
+    raise ValueError(_unlike_training(fact, "dates", "Write it as 2024-12-31 or 2024-12-31T23:59:00"))
+
+
+def seconds_of(moment: datetime.datetime) -> float:
+    """Return seconds since 1970, in UTC if the moment has a time zone."""
+    return _since_1970(moment) / SECOND
+
+
+def microseconds_of(moment: datetime.datetime) -> int:
+    """Return microseconds since 1970, in UTC if the moment has a time zone."""
+    return _since_1970(moment) // MICROSECOND
+
+
+def _since_1970(moment: datetime.datetime) -> datetime.timedelta:
+    return moment - (EPOCH if moment.tzinfo is None else EPOCH.replace(tzinfo=datetime.UTC))
+
+
+def _unlike_training(fact: str, had: str, cure: str) -> str:
+    return f"{fact}; the column had only {had} when the transform was fitted. {cure}, or make it missing."

@@ -4,6 +4,7 @@ Parts that do not vary in training are left out. Month, weekday and time of day 
 that the column had in training; there and in the seconds, an instant is the same whatever zone it is written in.
 """
 
+import datetime
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
+from natpn.tabular.texts import date_of_text, shown
 from natpn.tabular.weights import Weights
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
@@ -98,6 +100,14 @@ class DateColumn(Column):
             no, yes = self.missing_flag
             flags[:, 0] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(seconds))
+
+    def read_text(self, text: str) -> datetime.datetime | None:
+        """Return the date that a text stands for, None if it stands for a missing one."""
+        date = date_of_text(text)
+        if date is not None and (date.tzinfo is None) != (self.zone is None):
+            has, had = ("no time zone", "with one") if date.tzinfo is None else ("a time zone", "without one")
+            raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
+        return date
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations the most unusual part lies from its mean."""

@@ -9,6 +9,7 @@ from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
+from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
 
 
@@ -39,13 +40,17 @@ class EmptyColumn(Column):
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
 
+    def read_text(self, text: str) -> str | None:
+        """Return the text, None if it stands for a missing value."""
+        return None if is_mark(text) else text
+
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
         return odds_of(np.where(self._present(cells), self.log_never, 0.0))
 
     def _present(self, cells: Cells) -> NDArray[np.bool_]:
         levels, codes = to_levels(cells, self.name)
-        return np.array([level is not None for level in levels], np.bool_)[codes]
+        return np.array([level is not None and not is_mark(level) for level in levels], np.bool_)[codes]
 
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:

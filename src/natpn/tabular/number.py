@@ -18,6 +18,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import check_finite, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
+from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -91,7 +92,11 @@ class NumberColumn(Column):
         self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
-        return NumberBlock([self]).encode(to_numbers(cells, self.name)[:, None], numbers, flags)
+        return NumberBlock([self]).encode_cells([cells], numbers, flags)
+
+    def read_text(self, text: str) -> float | None:
+        """Return the number that a text stands for, None if it stands for a missing one."""
+        return number_of_text(text)
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""
@@ -154,10 +159,22 @@ class NumberBlock:
         flagged = [(place, c.missing_flag) for place, c in enumerate(columns) if c.missing_flag is not None]
         self._flagged = [place for place, _ in flagged]
         self._flags = np.array([flag for _, flag in flagged], np.float32).reshape(-1, 2)
-        self._constant = any(column.minimum == column.maximum for column in columns)
+        self._constant = [place for place, c in enumerate(columns) if c.minimum == c.maximum]
         varying = [columns[place] for place in self._standardise.varying]
         self._low, self._high = standardised_ranges(varying)
         self._log_never = np.array([column.log_never for column in varying])
+        self._complete = np.array([not column.missing for column in columns])
+
+    def encode_cells(
+        self, cells: Sequence[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values of columns, and return the surprise of each row, or None if it is 0 in all.
+
+        Raises:
+            ValueError: If a value is not a number, or infinite.
+        """
+        columns = [to_numbers(column, name) for column, name in zip(cells, self._names, strict=True)]
+        return self.encode(np.stack(columns, axis=1), numbers, flags)
 
     def encode(
         self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]
@@ -195,7 +212,9 @@ class NumberBlock:
         self, part: NDArray[np.float64], missing: NDArray[np.bool_] | None, surprise: NDArray[np.float64]
     ) -> None:
         none = np.zeros(len(part), np.bool_)
-        for place, column in enumerate(self._columns):
+        first_missing = [] if missing is None else np.flatnonzero(self._complete & missing.any(axis=0)).tolist()
+        for place in sorted({*self._constant, *first_missing}):
+            column = self._columns[place]
             event = column.new_events(none if missing is None else missing[:, place], column.changed(part[:, place]))
             if event is not None:
                 surprise += event

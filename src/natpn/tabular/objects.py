@@ -9,12 +9,13 @@ import datetime
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from numbers import Number, Real
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Kind = Literal["number", "boolean", "date", "category", "empty"]
+from natpn.tabular.texts import Kind, is_mark
+
 T = TypeVar("T")
 
 BOOLEANS = (bool, np.bool_)
@@ -33,12 +34,18 @@ def is_missing(value: Any) -> bool:
 
 
 def kind_of(values: list[Any]) -> Kind:
-    """Return what the values that are not missing have in common; "category" where that is nothing but their text."""
+    """Return what the values that are not missing have in common; "category" where that is nothing but their text.
+
+    Among values of another type a text such as "NA" is a missing value.
+    """
     types = {t for t in set(map(type, values)) if t.__name__ not in MISSING_TYPES}
     floats = {t for t in types if issubclass(t, float)}
     # A column of another kind often has NaN for its missing values.
     if floats and all(v != v for v in values if isinstance(v, float)):
         types -= floats
+    texts = {t for t in types if issubclass(t, str)}
+    if texts and types != texts and all(is_mark(v) for v in values if isinstance(v, str)):
+        types -= texts
     if not types:
         return "empty"
     if _all(types, BOOLEANS):
@@ -119,7 +126,9 @@ def _hashable(value: Any) -> bool:
     return True
 
 
-def map_distinct(values: list[Any], name: str, function: Callable[[Any], T]) -> tuple[list[T | None], NDArray[np.intp]]:
+def map_distinct(
+    values: list[Any], name: str, function: Callable[[Any], T | None]
+) -> tuple[list[T | None], NDArray[np.intp]]:
     """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
 
     Raises:

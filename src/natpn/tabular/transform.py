@@ -1,5 +1,8 @@
 """The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby, islice
 from typing import Any, Self
 
 import numpy as np
@@ -7,13 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from natpn.tabular.base import Column
 from natpn.tabular.boolean import BooleanColumn
-from natpn.tabular.category import CategoryColumn
+from natpn.tabular.category import MAX_LEVELS, CategoryColumn
 from natpn.tabular.config import Fields
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.frames import Table, read_table
 from natpn.tabular.matching import match_columns
-from natpn.tabular.number import NumberBlock, NumberColumn
+from natpn.tabular.mixtures import check_mixture
+from natpn.tabular.number import CHUNK, NumberBlock, NumberColumn
 from natpn.tabular.weights import read_weights
 
 VERSION = 1
@@ -71,7 +75,10 @@ class TableTransform:
         columns = []
         for name, cells in zip(names, table.columns(), strict=True):
             present = cells if weights.present is None else cells.take(weights.present)
-            columns.append(KINDS[present.kind()].fit(name, cells, weights))
+            kind = present.kind()
+            if kind == "category" and present.form == "objects":
+                check_mixture(list(present.values), name, MAX_LEVELS)
+            columns.append(KINDS[kind].fit(name, cells, weights))
         self._set(columns, table.names is not None)
         return self
 
@@ -130,14 +137,26 @@ class TableTransform:
         """Write every column's encoding, and return the sum of their surprise."""
         surprise = np.zeros(len(result))
         number, flag = 0, self.n_numbers
-        for column, cells in zip(self.columns, table.columns(order), strict=True):
-            numbers = result[:, number : number + column.n_numbers]
-            flags = result[:, flag : flag + column.n_flags]
+        cells = table.columns(order)
+        for run in self._runs(len(result)):
+            numbers = result[:, number : number + sum(column.n_numbers for column in run)]
+            flags = result[:, flag : flag + sum(column.n_flags for column in run)]
             number, flag = number + numbers.shape[1], flag + flags.shape[1]
-            event = column.encode(cells, numbers, flags)
+            if isinstance(run[0], NumberColumn):
+                event = NumberBlock(run).encode_cells(list(islice(cells, len(run))), numbers, flags)
+            else:
+                event = run[0].encode(next(cells), numbers, flags)
             if event is not None:
                 surprise += event
         return surprise
+
+    def _runs(self, n_rows: int) -> Iterator[list[Any]]:
+        """Yield the columns one by one, and numbers side by side in blocks: many columns take many calls else."""
+        width = max(CHUNK // n_rows, 1)
+        for is_number, run in groupby(self.columns, lambda column: isinstance(column, NumberColumn)):
+            columns = list(run)
+            step = width if is_number else 1
+            yield from (columns[start : start + step] for start in range(0, len(columns), step))
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
         """Return where each fitted column is in new data with these names, None if the order is the same.
@@ -195,8 +214,8 @@ class TableTransform:
                     f"{where}: the kind of column {place} is {kind!r}; known are {', '.join(map(repr, KINDS))}."
                 )
             columns.append(KINDS[kind].from_config(entry))
-        names = [column.name for column in columns]
-        twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+        counts = Counter(column.name for column in columns)
+        twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:
             raise ValueError(f"{where} has two columns of the name {twice!r}.")
         transform = cls()

@@ -4,7 +4,7 @@ Every batch is (x, y, weight). With several processes each gets its share of eve
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import torch
@@ -148,7 +148,7 @@ def fingerprint(data: Data) -> str:
     if isinstance(data, (tuple, list)):
         return digest([], data)
     rows = getattr(data, "dataset", None)
-    sizes = [len(part) if hasattr(part, "__len__") else None for part in (data, rows)]
+    sizes = [len(part) if isinstance(part, Sized) else None for part in (data, rows)]
     about = [type(data).__name__, type(rows).__name__, *map(str, sizes), str(getattr(data, "batch_size", None))]
     return digest(about, rows.tensors if isinstance(rows, TensorDataset) else ())
 
@@ -160,7 +160,7 @@ def digest(words: Iterable[str], tensors: Iterable[Tensor]) -> str:
         plain = tensor.detach().cpu().contiguous()
         found.update(f"{plain.dtype} {tuple(plain.shape)}".encode())
         flat = plain.as_strided((plain.numel(),), (1,))  # a single number may have any stride
-        found.update(memoryview(flat.view(torch.uint8).numpy()))
+        found.update(flat.view(torch.uint8).numpy().data)
     return found.hexdigest()
 
 

@@ -1,31 +1,39 @@
 """One run of training: what was asked for, what happened, and how to go on after a crash.
 
 A run is a list of phases. After each epoch, and after each phase, all that is needed to go on is written to
-`checkpoint_dir`: beside the old file first, then in its place, so that a kill at any moment leaves one that is whole.
-It holds plain tensors, numbers and strings, and is read with `weights_only=True`: nothing in it can run code. It starts
-with a mark and a hash of the rest, and names the run by all that decides its result: a file that is damaged, or of
-another run, is refused and not replaced.
+`checkpoint_dir`; a kill at any moment leaves a file that is whole. It holds plain tensors, numbers and strings, and
+is read with `weights_only=True`: nothing in it can run code. It starts with a mark and a hash of the rest, and names
+the run by all that decides its result: a file that is damaged, of another run, or no checkpoint is refused and not
+replaced.
 """
 
 import hashlib
 import io
 import json
-import os
 import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch import nn
 
 from natpn import parallel
 from natpn.families import Family
+from natpn.outputs import Kind, replacing
 from natpn.training.data import Data, Source, digest, fingerprint
 
 FILE = "training.pt"
 _MARK = b"natpn checkpoint\n"
+
+
+def _is_checkpoint(file: IO[bytes]) -> bool:
+    """Say by its mark whether a file is a checkpoint."""
+    return file.read(len(_MARK)) == _MARK
+
+
+CHECKPOINT = Kind("a checkpoint that natpn wrote", _is_checkpoint)
 
 
 class TrainingError(RuntimeError):
@@ -69,7 +77,7 @@ class Session:
         """Go on from the checkpoint, if there is one.
 
         Raises:
-            ValueError: If it is damaged, or belongs to another run.
+            ValueError: If it is damaged, belongs to another run, or is no checkpoint.
         """
         if self.directory is None:
             return
@@ -141,16 +149,9 @@ class Session:
             return
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        beside = self.directory / f"{FILE}.{os.getpid()}"
-        try:
-            with beside.open("wb") as file:
-                file.write(_header(buffer.getbuffer()))
-                file.write(buffer.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, self.directory / FILE)
-        finally:
-            beside.unlink(missing_ok=True)
+        with replacing(self.directory / FILE, CHECKPOINT) as file:
+            file.write(_header(buffer.getbuffer()))
+            file.write(buffer.getbuffer())
 
     def result(self) -> TrainingResult:
         """Return what came of it."""

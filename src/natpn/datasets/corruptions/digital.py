@@ -78,7 +78,9 @@ def jpeg_compression(images: Images, rng: np.random.Generator, quality: int) -> 
     try:
         from PIL import Image
     except ImportError as error:
-        raise ImportError("JPEG is written by Pillow, which is missing: pip install 'natpn[reproduce]'.") from error
+        raise ImportError(
+            "JPEG is written by Pillow, which is missing; in a clone of natpn, run: pip install '.[reproduce]'."
+        ) from error
     result = np.empty_like(images)
     for number, image in enumerate(np.rint(images * 255).astype(np.uint8).transpose(0, 2, 3, 1)):
         buffer = io.BytesIO()

@@ -265,6 +265,14 @@ async function readFile(file) {
   }
 }
 
+function csvCell(value) {
+  if (value === null) return "";
+  // A spreadsheet would run a text that begins so as a formula, unless it is a number; after an apostrophe it does not.
+  const runs = typeof value === "string" && /^[=+\-@\t\r\n]/.test(value) && !/^[+-]?\d+([.,]\d+)?(e[+-]?\d+)?$/i.test(value);
+  const text = runs ? `'${value}` : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
 function list(rows) {
   const novel = rows.filter((row) => row.novel).length;
   const names = ["prediction", "lower", "upper", "aleatoric", "epistemic", "familiarity", "novelty_p", "novel"].filter((n) => n in rows[0]);
@@ -273,8 +281,7 @@ function list(rows) {
   const body = rows.slice(0, 200).map((row, i) => make("tr", {}, make("td", {}, String(i)),
     ...shown.map((n) => make("td", {}, n === "familiarity" ? percent(row[n]) : Array.isArray(row[n]) ? row[n].map(say).join(", ") : n === "lower" && row[n] === null ? "−∞" : say(row[n]))),
     make("td", { class: row.novel ? "novel" : "" }, row.novel ? "⚠ unfamiliar" : "✓ familiar")));
-  const cell = (value) => (value === null ? "" : /[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
-  const text = [names, ...rows.map((row) => names.map((n) => row[n]))].map((line) => line.map(cell).join(",")).join("\n");
+  const text = [names, ...rows.map((row) => names.map((n) => row[n]))].map((line) => line.map(csvCell).join(",")).join("\n");
   const link = make("a", { href: URL.createObjectURL(new Blob([text + "\n"], { type: "text/csv" })), download: "answers.csv" }, "Download all answers");
   byId("table").replaceChildren(
     make("p", { id: "count" }, `${rows.length} rows, ${novel} of them unfamiliar (${percent(novel / rows.length)}). `, link,

@@ -1,0 +1,73 @@
+"""Columns of objects that are nearly of one kind: refused, because a few wrong cells would make categories of them.
+
+A data frame says what its columns are, so texts are categories, and numbers as objects are numbers. But one text among
+numbers makes a column of objects, or of texts where a file was read, and a category of every number. What is nearly all
+of one kind is therefore an error, which names the first cell that is not; a column that is categorical by its type is
+never doubted. Texts that are all numbers or dates are categories as they say, with a warning if they have too many
+values to keep.
+"""
+
+import warnings
+from collections import Counter
+from typing import Any
+
+from natpn.tabular.objects import BOOLEANS, DATES, NUMBERS, is_missing
+from natpn.tabular.texts import MOSTLY, PLACEHOLDER, Kind, is_mark, kind_of_texts, separator_advice, shown
+
+NAMES = {"number": "numbers", "boolean": "truth values", "date": "dates"}
+CONVERSIONS = {"number": "pandas.to_numeric", "date": "pandas.to_datetime"}
+
+
+def check_mixture(values: list[Any], name: str, kept: int) -> None:
+    """Refuse objects of which nearly all are of one kind, and the rest texts.
+
+    Args:
+        values: The values of a column that would be one of categories.
+        name: Its name.
+        kept: How many values a column of categories keeps apart.
+
+    Raises:
+        ValueError: With the first row that is not like the others.
+    """
+    texts = Counter(value for value in values if isinstance(value, str) and not is_mark(value))
+    others = [value for value in values if not isinstance(value, str) and not is_missing(value)]
+    if not texts:
+        return
+    kind: Kind
+    if not others:
+        kind, wrong = kind_of_texts(texts)
+        if kind == "number" and wrong:
+            _refuse(values, set(wrong), name, kind, "texts, most of which are numbers")
+        if kind in CONVERSIONS and len(texts) > kept:
+            _warn(name, kind, len(texts), kept)
+        return
+    for kind, types in (("boolean", BOOLEANS), ("number", NUMBERS), ("date", DATES)):
+        alike = sum(isinstance(value, types) for value in others)
+        same, wrong = kind_of_texts(texts)
+        # Texts of the same kind are no better: their type says that they are not.
+        fitting = sum(texts.values()) - sum(texts[text] for text in wrong) if same == kind else 0
+        doubtful = sum(n for text, n in texts.items() if not PLACEHOLDER.fullmatch(text.strip()))
+        if alike and alike + fitting >= MOSTLY * (len(others) + doubtful):
+            _refuse(values, set(texts), name, kind, f"{NAMES[kind]} and texts")
+
+
+def _refuse(values: list[Any], wrong: set[str], name: str, kind: str, holds: str) -> None:
+    row, text = next((row, value) for row, value in enumerate(values) if isinstance(value, str) and value in wrong)
+    advice = separator_advice(text)
+    cure = f"pandas.to_numeric(X[{name!r}], errors='coerce')" if kind == "number" else "None in its place"
+    raise ValueError(
+        f"Column {name!r}, row {row}: the column holds {holds}, and {shown(text)} there"
+        + (f", which {advice}" if advice else "")
+        + f". Correct it, or make it missing, as by {cure}; if they are names, make the column categorical, as by "
+        f"X[{name!r}].astype('category')."
+    )
+
+
+def _warn(name: str, kind: str, count: int, kept: int) -> None:
+    warnings.warn(
+        f"Column {name!r} holds texts that are {NAMES[kind]}, and is read as categories: {count} values, of which at "
+        f"most {kept} are kept apart. Convert it, as by {CONVERSIONS[kind]}(X[{name!r}]), or make it categorical, as "
+        f"by X[{name!r}].astype('category').",
+        UserWarning,
+        stacklevel=2,
+    )

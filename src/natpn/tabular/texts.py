@@ -1,0 +1,157 @@
+"""The text of a cell → its value: how texts are read, in files, in requests and in data frames alike.
+
+| text | in a column of | it is |
+|---|---|---|
+| nothing, or spaces alone | anything | missing |
+| NA, n/a, NaN, null, None and their like (`MARKS`), in any case | numbers, truth values, dates | missing |
+| the same | categories | a value if training had it as one, as Namibia's code NA, and else missing |
+| 12, -1.5, .5, 1e3 | numbers | that number: ASCII digits and a point, neither 1_000 nor 0x1F nor inf |
+| true, false, 1, 0, in any case | truth values | that truth value |
+| 2024-12-31, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
+| anything | categories | itself |
+
+Spaces around a text mean nothing, unless training had a category with just these spaces.
+"""
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Literal
+
+Kind = Literal["number", "boolean", "date", "category", "empty"]
+
+MARKS = {"na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a"}
+MARKS |= {"", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
+TRUTHS = {"true": True, "false": False, "1": True, "0": False}
+# From this share on, texts are taken for those of one kind with mistakes among them.
+MOSTLY = 0.9
+# What people write for a missing value, and what is no usual mark: a guess, so it is asked about and never assumed.
+PLACEHOLDER = re.compile(
+    r"[^\w\s]+|unknown|missing|empty|not available|n\.a\.?|n\.d\.?|#(value|div/0|ref|num|name|null)[!?]", re.IGNORECASE
+)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:[,.'’\s][0-9]{3})+(?:[.,][0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+
+
+def is_mark(text: str) -> bool:
+    """Say whether a text stands for a missing value, where it cannot be a category."""
+    return text.strip().lower() in MARKS
+
+
+def number_of_text(text: str) -> float | None:
+    """Return the number that a text stands for, None if it stands for a missing value.
+
+    Raises:
+        ValueError: If it is neither, or too large for float64.
+    """
+    number = _number(text)
+    if number is not None or is_mark(text):
+        return number
+    advice = separator_advice(text)
+    raise ValueError(f"{shown(text)} is not a finite number" + (f": it {advice}" if advice else ""))
+
+
+def truth_of_text(text: str) -> bool | None:
+    """Return the truth value that a text stands for, None if it stands for a missing value.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    truth = TRUTHS.get(text.strip().lower())
+    if truth is not None or is_mark(text):
+        return truth
+    raise ValueError(f"{shown(text)} is no truth value")
+
+
+def date_of_text(text: str) -> datetime.datetime | None:
+    """Return the date that a text stands for, None if it stands for a missing value.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    date = _date(text)
+    if date is not None or is_mark(text):
+        return date
+    raise ValueError(f"{shown(text)} is not a date")
+
+
+def separator_advice(text: str) -> str | None:
+    """Say what to do about a number with separators of thousands or a decimal comma; None if it is not one.
+
+    9,171 may be either: then nothing is said of what it would be as a decimal.
+    """
+    plain = text.strip()
+    if _GROUPED.fullmatch(plain):
+        return "has a separator, perhaps of thousands; write thousands without one, and decimals with a point"
+    if _COMMA.fullmatch(plain):
+        return f"has a decimal comma; write {plain.replace(',', '.')}"
+    return None
+
+
+def kind_of_texts(counts: Mapping[str, int]) -> tuple[Kind, list[str]]:
+    """Return the kind of column that texts call for, and which of them are not of that kind.
+
+    Texts of which at least nine in ten are of one kind are of that kind; what people write for missing values, as "-",
+    does not count against it. What is left is "category", in which every text is a value.
+
+    Args:
+        counts: How often there is each text.
+    """
+    known = [text for text in counts if not is_mark(text)]
+    if not known:
+        return "empty", []
+    readers: list[tuple[Kind, Callable[[list[str]], list[str]]]]
+    readers = [("number", _no_numbers), ("boolean", _no_truths), ("date", _no_dates)]
+    for kind, others in readers:
+        bad = others(known)
+        if len(bad) == len(known):
+            continue
+        doubtful = sum(counts[text] for text in bad if not PLACEHOLDER.fullmatch(text.strip()))
+        good = sum(counts[text] for text in known) - sum(counts[text] for text in bad)
+        if good >= MOSTLY * (good + doubtful):
+            return kind, bad
+    return "category", []
+
+
+def shown(text: str) -> str:
+    """Return a text as errors show it, cut if it is long."""
+    plain = text.strip()
+    return repr(plain) if len(plain) <= 60 else repr(plain[:60]) + "…"
+
+
+def _number(text: str) -> float | None:
+    plain = text.strip()
+    if not _NUMBER.fullmatch(plain):
+        return None
+    number = float(plain)
+    return number if isfinite(number) else None
+
+
+def _date(text: str) -> datetime.datetime | None:
+    plain = text.strip()
+    if not plain[:1].isdigit():
+        return None
+    try:
+        return datetime.datetime.fromisoformat(plain)
+    except ValueError:
+        return None
+
+
+def _no_numbers(texts: list[str]) -> list[str]:
+    return [text for text in texts if _number(text) is None]
+
+
+def _no_truths(texts: list[str]) -> list[str]:
+    return [text for text in texts if text.strip().lower() not in TRUTHS]
+
+
+def _no_dates(texts: list[str]) -> list[str]:
+    """Return what are no dates, and of dates with and without a time zone the rarer ones."""
+    aware: dict[str, bool | None] = {}
+    for text in texts:
+        date = _date(text)
+        aware[text] = None if date is None else date.tzinfo is not None
+    with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
+    return [text for text, has in aware.items() if has is not (with_zone > without)]

@@ -1,0 +1,148 @@
+"""The first hour on a fresh machine: what the README says to type works, and nothing it does not mention is needed."""
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from natpn.cli import cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+
+FRAMES = ("pandas", "polars")
+WITHOUT_FRAMES = f"""
+import sys
+
+class NotInstalled:
+    def find_spec(self, name, path=None, target=None):
+        if name in {FRAMES}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+"""
+
+
+def natpn(*arguments, **options):
+    command = [sys.executable, "-m", "natpn.cli", *map(str, arguments)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, **options)
+
+
+def test_the_bare_command_shows_the_way():
+    done = natpn()
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = re.findall(r"^  (\w+) {2,}(\S.*)$", done.stdout.split("Commands:")[1], re.MULTILINE)
+    assert [name for name, _ in shown] == list(cli.commands)
+    assert "natpn demo" in done.stdout.split("Commands:")[0]
+
+
+@pytest.mark.slow
+def test_examples_of_the_readme_run_with_what_its_command_installs():
+    extras = re.search(r"pip install.* '\.\[([\w,]+)\]'", README).group(1).split(",")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [r for extra in extras for r in project["optional-dependencies"][extra]]
+    assert not any(requirement.startswith(FRAMES) for requirement in wanted)
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_FRAMES + "\n".join(blocks)], env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.slow
+def test_the_walk_of_the_readme_works_as_printed(tmp_path):
+    walk = re.search(r"```sh\n(natpn demo --tables.*?)```", README, re.DOTALL).group(1)
+    command = tmp_path / "bin" / "natpn"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m natpn.cli "$@"\n')
+    command.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    *steps, serve = walk.strip().splitlines()
+    assert serve.startswith("natpn serve rent")
+    script = "\n".join([*steps, f"exec {serve.split('#')[0]} --port {port}"])
+    environment = ENVIRONMENT | {"PATH": f"{command.parent}:{ENVIRONMENT['PATH']}"}
+    process = subprocess.Popen(
+        ["bash", "-euc", script],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert '"ok"' in answer(process, f"http://127.0.0.1:{port}/health")
+    finally:
+        process.terminate()
+        out, err = process.communicate()
+    assert "model   rent" in out, err
+    predictions = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert predictions[0].startswith("flat,prediction,lower,upper,")
+    assert {line.rsplit(",", 1)[1] for line in predictions[1:]} == {"true", "false"}  # some rows are unlike training
+    assert "<h1>" in (tmp_path / "report.html").read_text()
+
+
+def answer(process, address):
+    """Ask until the server answers, or its process ends."""
+    ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+    while process.poll() is None:
+        try:
+            return ask(address, timeout=10).read().decode()
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(process.communicate())
+
+
+def test_no_page_or_message_sends_to_an_index_that_has_no_natpn():
+    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
+    files += [path for folder in ("src", "examples", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")]
+    found = [path.name for path in files if re.search(r"pip install[^\n`]*\bnatpn(\[| |$|`)", path.read_text())]
+    assert found == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("required", [False, True])
+def test_pages_are_skipped_without_a_browser_unless_one_is_required(required, tmp_path):
+    """With a PATH that has no browser, tests of the page say so in one line."""
+    environment = {k: v for k, v in ENVIRONMENT.items() if k != "NATPN_REQUIRE_BROWSER"}
+    environment |= {"PATH": str(tmp_path)} | ({"NATPN_REQUIRE_BROWSER": "1"} if required else {})
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/serve/test_page.py",
+        "-k",
+        "images",
+    ]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == required, done.stdout
+    assert ("1 error" if required else "1 skipped") in done.stdout
+    line = re.search(r"^(SKIPPED|ERROR|E  ).*apt-get install -y chromium chromium-driver", done.stdout, re.MULTILINE)
+    assert line, done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_the_demo_installs_no_tools_of_the_tests():
+    done = subprocess.run(["make", "--dry-run", "--always-make", "demo"], cwd=ROOT, capture_output=True, text=True)
+    installed = re.findall(r"-e '\.\[([\w,]+)\]'", done.stdout)
+    assert installed == ["report,serve"]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_slow_tests_are_left_to_make_check():
+    for target, left_out in (("test", True), ("check", False)):
+        done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True)
+        (line,) = [line for line in done.stdout.splitlines() if "-m pytest" in line]
+        assert ("-m 'not slow'" in line) == left_out

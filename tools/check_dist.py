@@ -1,0 +1,105 @@
+"""Build the package, install it where nothing else is, and run it: the demo, and a server that answers.
+
+    python tools/check_dist.py
+
+Two wheels are built, one from the tree and one from the source distribution; they must hold the same files. The first
+is installed with the versions of constraints.txt into a new environment.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BIN = "Scripts" if os.name == "nt" else "bin"
+# Nothing of the tree may be seen: not on the path, and not in the working directory.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def main() -> None:
+    """Build, compare, install, run."""
+    with tempfile.TemporaryDirectory(prefix="natpn-dist-") as folder:
+        place = Path(folder)
+        venv.create(place / "venv", with_pip=True)
+        python = place / "venv" / BIN / "python"
+        pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
+        run(place, *pip, "build")
+        run(place, python, "-m", "build", "--wheel", "--outdir", place / "tree", ROOT)
+        run(place, python, "-m", "build", "--outdir", place / "source", ROOT)  # the wheel is made from the sdist
+        wheel, other = next((place / "tree").glob("*.whl")), next((place / "source").glob("*.whl"))
+        compare(contents(wheel), contents(other))
+        run(place, *pip, f"{wheel}[report,serve]")
+        natpn = place / "venv" / BIN / "natpn"
+        run(place, natpn, "demo", "--out", "demo", "--max-epochs", "2")
+        if not (place / "demo" / "report.html").exists():
+            sys.exit("check_dist: the demo wrote no report")
+        ask_server(natpn, place)
+    print("check_dist: the package builds, installs alone, and runs")
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    """Return the files of a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def compare(tree: dict[str, bytes], source: dict[str, bytes]) -> None:
+    """End if two wheels differ, or lack files of the package."""
+    differ = sorted(name for name in tree.keys() | source.keys() if tree.get(name) != source.get(name))
+    if differ:
+        sys.exit(f"check_dist: the wheels from the tree and from the sdist differ in {', '.join(differ)}")
+    files = {
+        path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "natpn").rglob("*") if path.is_file()
+    }
+    missing = sorted(name for name in files - tree.keys() if "__pycache__" not in name)
+    if missing:
+        sys.exit(f"check_dist: the wheel lacks {', '.join(missing)}")
+
+
+def ask_server(natpn: Path, place: Path) -> None:
+    """Start a server for the model of the demo and ask it for its health and its page."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen([natpn, "serve", "demo/model", "--port", str(port)], cwd=place, env=ENVIRONMENT)
+    try:
+        for path, expected in (("/health", '"ok"'), ("/", "<html")):
+            answer = ask(server, f"http://127.0.0.1:{port}{path}")
+            if expected not in answer:
+                sys.exit(f"check_dist: {path} was answered with {answer[:200]!r}, without {expected!r}")
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
+    """Return the answer to a request; wait a minute for the server to start."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for _ in range(600):
+        if server.poll() is not None:
+            sys.exit(f"check_dist: the server ended with {server.returncode}")
+        try:
+            return opener.open(address, timeout=10).read().decode()
+        except urllib.error.HTTPError as error:
+            sys.exit(f"check_dist: {address} was answered with {error}")
+        except OSError:
+            time.sleep(0.1)
+    sys.exit(f"check_dist: no answer from {address} in a minute")
+
+
+def run(place: Path, *command: object) -> None:
+    """Run a command in the new place; end if it fails."""
+    done = subprocess.run([str(word) for word in command], cwd=place, env=ENVIRONMENT, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"check_dist: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+
+
+if __name__ == "__main__":
+    main()
