@@ -160,7 +160,9 @@ def test_a_few_strays_have_no_say_in_the_level():
 def test_an_event_that_never_happened_counts_in_full():
     torch.manual_seed(0)
     mixture = densities.get("gaussian_mixture", 3, n_components=1)
-    network = NaturalPosteriorNetwork(nn.Identity(), families.get("normal"), densities.Surprise(mixture), 3, bypass=Last())
+    network = NaturalPosteriorNetwork(
+        nn.Identity(), families.get("normal"), densities.Surprise(mixture), 3, bypass=Last()
+    )
     network.eval().density.refit(torch.randn(4000, 4))
     plain = held_out(network)
     data = Latents(plain.latent, plain.raw, torch.cat([plain.features, torch.zeros(2000, 1)], 1), plain.y, plain.weight)
@@ -168,7 +170,9 @@ def test_an_event_that_never_happened_counts_in_full():
     event = data.features.clone()
     event[:, -1] = -math.log(100)
     with torch.no_grad():
-        moved = network.budget.distance(network.density(event)) - network.budget.distance(network.density(data.features))
+        moved = network.budget.distance(network.density(event)) - network.budget.distance(
+            network.density(data.features)
+        )
     torch.testing.assert_close(moved, torch.full((2000,), EVENT), rtol=1e-3, atol=1e-3)
 
 

@@ -47,7 +47,9 @@ class GaussianMixture(Density):
 
     refit_suffices = True
 
-    def __init__(self, dim: int, n_components: int | str = "auto", shrinkage: float = 1.0, bandwidth: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, n_components: int | str = "auto", shrinkage: float = 1.0, bandwidth: float = 0.0
+    ) -> None:
         super().__init__(dim)
         automatic = n_components == "auto"
         if not automatic and (isinstance(n_components, bool | str) or n_components < 1):

@@ -10,8 +10,8 @@ from natpn.network.normalisation import LatentNormalisation
 __all__ = [
     "BUDGETS",
     "Budget",
-    "LatentNormalisation",
     "GradualBudget",
+    "LatentNormalisation",
     "LearnedBudget",
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
