@@ -42,7 +42,7 @@ class GaussianMixture(Density):
             fifth by more than a standard error, and goes on with it on all rows.
         shrinkage: For how many rows the pooled covariance counts in each component's own, in `refit`.
         bandwidth: Blurs the mixture after `refit`, by a Normal of this deviation in the frame. Latents may fill a thin
-            sheet only; without a blur a step off it of a thousandth of the data's range is as far as the end of the world.
+            sheet only; without a blur a step of a thousandth of the data's range off that sheet would count as far.
     """
 
     refit_suffices = True
@@ -166,4 +166,5 @@ def _blurred(whitener: Tensor, bandwidth: float) -> Tensor:
     """Return the whiteners of components whose covariances have grown by the square of the bandwidth."""
     root = torch.linalg.inv(whitener)
     covariance = root @ root.mT + bandwidth**2 * torch.eye(root.shape[-1], dtype=root.dtype, device=root.device)
-    return torch.linalg.inv(torch.linalg.cholesky(covariance)).tril()
+    blurred: Tensor = torch.linalg.inv(torch.linalg.cholesky(covariance)).tril()
+    return blurred

@@ -35,8 +35,9 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         latent_dim: The size of the latent vector.
         budget: "auto", or a certainty budget: "gradual", "learned", "constant", "rows", "exp_half", "exp", "normal".
         prior: What is believed without any evidence. "marginal" is what the training targets say of any row; "paper"
-            the wide prior of the paper, which its scheme uses in place of "marginal"; or (chi, n) in the units of y: for
-            "normal" mean and variance, for "poisson", "gamma" and the like the mean, and how many rows they are worth.
+            the wide prior of the paper, which its scheme uses in place of "marginal"; or (chi, n) in the units of y:
+            for "normal" mean and variance, for "poisson", "gamma" and the like the mean, and how many rows they are
+            worth.
         scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
             `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added.

@@ -1,7 +1,7 @@
 """Negative binomial: successes before the r-th failure, r known; r = 1 is the geometric distribution.
 
-The size r may be left open (None): a network is then trained as for Poisson counts, of which the mean does not depend on r,
-and r is found on held-out rows (`refined`), where it may turn out that Poisson suffices.
+The size r may be left open (None): a network is then trained as for Poisson counts, of which the mean does not depend
+on r, and r is found on held-out rows (`refined`), where it may turn out that Poisson suffices.
 
 - Likelihood: Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r; u(y) = y, whose mean is r p/(1 − p).
 - Prior: Beta(a = nχ, b = nr + 1), under which the mean of r p/(1 − p) is χ; the paper's way is χ = 1, n = 1. The

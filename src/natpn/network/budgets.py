@@ -10,11 +10,11 @@ The paper's five give n = N_H · p(z) with a fixed N_H, H being the number of fe
 | `exp` | e^H |
 | `normal` | (4π)^{H/2}: one pseudo-observation on average if the features are standard normal |
 
-`learned` is log n = a · log p(z) + b with a ≥ `SMALLEST_SLOPE`, for training by gradients. It starts as `normal`, that is
-at a = 1.
+`learned` is log n = a · log p(z) + b with a ≥ `SMALLEST_SLOPE`, for training by gradients. It starts as `normal`,
+that is at a = 1.
 
-The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance
-d = (c − log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
+The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance d = (c −
+log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
 
     log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`),   h = (d + √(d² + 4s²))/2,
 

@@ -1,8 +1,8 @@
 """Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some.
 
-The surprise of a number that lies e times the range of the training numbers beyond them is
-log(1/(N + 2)) · e/(e + `MARGIN`) − log(1 + e): the full probability of an event that never happened once it is well outside,
-little just outside, where the largest of a few more rows would be, and more the further it is.
+The surprise of a number that lies e times the range of the training numbers beyond them is log(1/(N + 2)) · e/(e +
+`MARGIN`) − log(1 + e): the full probability of an event that never happened once it is well outside, little just
+outside, where the largest of a few more rows would be, and more the further it is.
 """
 
 from collections.abc import Sequence

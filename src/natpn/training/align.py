@@ -2,18 +2,18 @@
 
 Encoder and density are frozen. Three steps, each solved and not stepped towards:
 
-1. `refit_noise`: the trained noise is too small, because it was trained on the rows it is judged by. Normal and
-   log-normal: the log-variance, a linear function of the latent, is refitted to held-out residuals. A Student-t likelihood
-   with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and its level is set
-   by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known from few rows only
-   (`_few_rows`). Classes: one temperature divides the raw outputs.
-2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median. An
-   event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is more than
-   for a density that is as rare: it takes all away that a column had to say.
-3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows) the
-   data are to keep the weight that the family states (`Family.far_weight`); the level at the median is the least that
-   scores within `tolerance` of the best, and the steepness follows from the two. So the prior has as much of a say as
-   ordinary rows allow, and takes over at the same pace whether a model is precise or not.
+1. `refit_noise`: the trained noise is too small, because it was trained on the rows it is judged by. Normal and log-
+   normal: the log-variance, a linear function of the latent, is refitted to held-out residuals. A Student-t
+   likelihood with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and
+   its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
+   from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
+2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median.
+   An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
+   more than for a density that is as rare: it takes all away that a column had to say.
+3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows)
+   the data are to keep the weight that the family states (`Family.far_weight`); the level at the median is the least
+   that scores within `tolerance` of the best, and the steepness follows from the two. So the prior has as much of a
+   say as ordinary rows allow, and takes over at the same pace whether a model is precise or not.
 
 The score of a row is the log of the predictive, and for the Normal minus the CRPS, since there the likelihood would use
 the prior's width to mend the noise. The `TRIMMED` share of rows with the lowest density has no say in 3: a few strays
@@ -52,7 +52,7 @@ Array = NDArray[np.float64]
 
 @torch.no_grad()
 def refit_noise(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
-    """Refit what the decoder says of the noise to held-out rows; families without a noise of their own are left alone."""
+    """Refit what the decoder says of the noise to held-out rows, if the family has a noise of its own."""
     if isinstance(network.family, Normal):
         _refit_variance(network, held_out)
     elif isinstance(network.family, Bernoulli | DirichletFamily):
