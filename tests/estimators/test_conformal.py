@@ -229,7 +229,8 @@ def test_what_counts_as_seen_is_what_training_rows_had():
     """A level that calibration rows alone have is new in them, as it would be in a new row."""
     generator = np.random.default_rng(0)
     rows = 1200
-    frame = pd.DataFrame({"x": generator.normal(size=rows), "who": generator.zipf(1.6, size=rows).astype(str)})
+    who = [f"no. {number}" for number in generator.zipf(1.6, size=rows)]
+    frame = pd.DataFrame({"x": generator.normal(size=rows), "who": who})
     y = (frame["x"] > 0).to_numpy()
     model = NatPNClassifier(calibrate="conformal", max_epochs=3, random_state=0).fit(frame[:800], y[:800])
     assert [column.n_rows for column in model.inputs_.table.columns] == [model.n_rows_] * 2 == [640] * 2
