@@ -120,12 +120,12 @@ def test_intervals_widen_as_familiarity_falls(calibrate):
     steps = np.array([[0.0, 0], [4, 4], [8, 8], [1e3, 1e3]])
     distribution = model.predict_dist(steps)
     familiarity, width = distribution.familiarity, np.diff(distribution.interval(0.8), axis=1)[:, 0]
-    assert (np.diff(familiarity) <= 0).all()
+    assert (np.diff(familiarity) < 0).all()
     assert familiarity[0] > 0.9
     assert familiarity[-1] < 0.01
-    assert width[-1] > 5 * width[0]
-    order = np.argsort(familiarity)
-    assert width[order][0] == width.max()
+    # far away it is the width of the targets; on the way there, where network and prior differ, it may be more
+    assert (width[1:] > 3 * width[0]).all()
+    assert 0.7 * np.diff(np.quantile(y, [0.1, 0.9])) < width[-1] < 1.5 * np.diff(np.quantile(y, [0.1, 0.9]))
 
 
 def test_p_values_against_brute_force():

@@ -122,7 +122,7 @@ def test_names_of_columns_are_kept_and_checked():
         ("budget", "foo", "budget = 'foo' is unknown"),
         ("encoder", "foo", "encoder: 'foo' is not for inputs of shape"),
         ("device", "foo", "device: expected"),
-        ("prior", 3, "prior: expected None, an Evidence or a pair"),
+        ("prior", 3, "prior: expected 'marginal', 'paper', an Evidence or a pair"),
         ("prior", ([1.0] * 7, 1.0), r"prior: chi of .* has \d numbers, got shape \(7,\)"),
         ("prior", (-1.0, 1.0), "prior: .* is not a proper prior"),
         ("prior", (1.0, 0.0), "prior: .* is not a proper prior"),

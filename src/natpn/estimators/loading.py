@@ -53,6 +53,8 @@ def load_with_table(
 def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: nn.Module | None) -> NatPNEstimator:
     if config["class"] not in CLASSES:
         raise ValueError(f"The model is a {config['class']!r}; known are {', '.join(CLASSES)}")
+    if config["schema"] == 1:
+        _bring_up_to_date(config, tensors)
     check_config(config, tensors)
     parameters = dict(config["parameters"])
     for name, value in parameters.items():
@@ -77,6 +79,18 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
         tensors["calibration.log_evidence"].numpy(), None if scores is None else scores.numpy()
     )
     return model
+
+
+def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Say in today's terms what a model of schema 1 meant: evidence by a slope, the paper's prior, events once."""
+    parameters = config["parameters"]
+    if parameters["scheme"] != "paper" and parameters["budget"] == "auto":
+        parameters["budget"] = "learned"
+    if parameters["prior"] is None:
+        parameters["prior"] = "paper"
+    if config["inputs"]["kind"] == "table" and parameters["scheme"] != "paper":
+        for name in [name for name in tensors if name.endswith(".density.scale") and "density.density" not in name]:
+            tensors[name.removesuffix("scale") + "weight"] = torch.ones(())
 
 
 def _unplain(name: str, value: dict[str, Any], encoder: nn.Module | None) -> Any:
