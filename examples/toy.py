@@ -60,7 +60,7 @@ def draw(path: Path) -> None:
         axis.plot(x, y, ".", ms=1.5, color="#888888", alpha=0.5, rasterized=True)
         axis.fill_between(grid[:, 0], low, high, color="#1f77b4", alpha=0.25, lw=0)
         axis.plot(grid[:, 0], centre, color="#1f77b4")
-        axis.set(ylim=(-400, 400), xlim=(-8, 8), title=title, xlabel="x")
+        axis.set(ylim=(-150, 150), xlim=(-8, 8), title=title, xlabel="x")
     familiarity = axes[0, 1].twinx()
     familiarity.plot(grid[:, 0], torch.sigmoid(evidence.log_n - network.prior.log_n), color="#d62728", lw=1)
     familiarity.set_ylabel("familiarity", color="#d62728")

@@ -40,6 +40,13 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
     help="What the target is. Texts and truth values are classes, numbers are numbers, unless you say so.",
 )
 @click.option("--family", metavar="NAME", help="For numbers: normal, poisson, lognormal, …; auto (the default) picks.")
+@click.option(
+    "--prior",
+    type=click.Choice(["marginal", "paper"]),
+    default="marginal",
+    show_default=True,
+    help="What is said of rows unlike all others: what the targets say of any row, or the paper's wide prior.",
+)
 @click.option("--ensemble", type=click.IntRange(1), default=1, show_default=True, help="How many networks.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
@@ -55,6 +62,7 @@ def fit(
     out: str,
     task: str | None,
     family: str | None,
+    prior: str,
     ensemble: int,
     drop: tuple[str, ...],
     category: tuple[str, ...],
@@ -92,6 +100,7 @@ def fit(
         note(f"{table.num_rows - len(kept):,} of {table.num_rows:,} rows have no {target!r} and are left out")
         X = X.take(kept)
     options: dict[str, Any] = {
+        "prior": prior,
         "ensemble_size": ensemble,
         "max_epochs": max_epochs,
         "random_state": seed,
