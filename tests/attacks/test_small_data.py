@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from cli.conftest import rows, run, write
 from estimators.problems import numbers
 from natpn import NatPNRegressor
-from natpn.training.align import _few_rows, refit_variance
+from natpn.training.align import _few_rows, refit_noise
 from training.test_align import held_out, make
 
 
@@ -27,7 +27,7 @@ def test_a_noise_level_from_few_rows_covers():
     start = {name: value.clone() for name, value in network.state_dict().items()}
     for seed in range(60):
         network.load_state_dict(start)
-        refit_variance(network, held_out(network, 10, seed=seed))
+        refit_noise(network, held_out(network, 10, seed=seed))
         fresh = held_out(network, 300, seed=10_000 + seed)
         with torch.no_grad():
             mean, variance = network.family.link(network.decoder(fresh.latent)).unbind(-1)
@@ -38,7 +38,7 @@ def test_a_noise_level_from_few_rows_covers():
 def test_many_rows_are_not_widened():
     network = make()
     data = held_out(network, 4000)
-    refit_variance(network, data)
+    refit_noise(network, data)
     with torch.no_grad():
         variance = network.family.link(network.decoder(data.latent))[:, 1]
     assert abs(float(variance.median().sqrt()) / 0.3 - 1) < 0.03
@@ -51,7 +51,7 @@ def test_copies_are_no_more_rows():
         network = make()
         data = held_out(network, 10)
         data.weight.copy_(weight)
-        refit_variance(network, data)
+        refit_noise(network, data)
         levels.append(network.decoder.bias[1].item())
     assert levels[0] == pytest.approx(levels[1], abs=1e-6)
     assert levels[2] != pytest.approx(levels[0], abs=1e-3)

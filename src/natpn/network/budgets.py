@@ -154,8 +154,9 @@ class GradualBudget(Budget):
 
 
 def _beyond(distance: Tensor) -> Tensor:
-    """Return h, without cancellation where d is below 0."""
-    root = torch.hypot(distance, torch.full_like(distance, 2 * _CORNER))
+    """Return h, without cancellation where d is below 0, and without squares that overflow."""
+    near = distance.clamp(-1e6, 1e6)
+    root = torch.maximum((near.square() + (2 * _CORNER) ** 2).sqrt(), distance.abs())
     return torch.where(distance > 0, (distance + root) / 2, 2 * _CORNER**2 / (root - distance))
 
 
