@@ -142,13 +142,10 @@ def test_chunks_give_what_one_row_gives():
     big = np.random.default_rng(0).normal(size=(300_001, 2))
     big[::1000, 1] = np.nan
     transform = TableTransform().fit(big[:5000, :])
-    low, high = np.nanmin(big[:5000], 0), np.nanmax(big[:5000], 0)
-    big = np.clip(big, low, high)
     big[262_144, 0] = np.nan  # the first missing value of its column
-    big[200_000, 1] = 2 * high[1] - low[1]
     result = transform.transform(big)
-    assert np.flatnonzero(result[:, -1]).tolist() == [200_000, 262_144]
-    rows = [0, 131_071, 131_072, 200_000, 262_144, 300_000]
+    assert np.flatnonzero(result[:, -1]).tolist() == [262_144]
+    rows = [0, 131_071, 131_072, 262_144, 300_000]
     np.testing.assert_array_equal(result[rows], transform.transform(big[rows]))
 
 
@@ -167,17 +164,3 @@ def test_summary():
     numbers = np.random.default_rng(0).normal(size=1000)
     expected = np.quantile(numbers, [0.05, 0.25, 0.5, 0.75, 0.95], method="inverted_cdf")
     assert column(numbers).columns[0].quantiles == expected.tolist()
-
-
-def test_a_number_outside_the_range_is_a_surprise_that_grows():
-    rows = np.column_stack([np.linspace(10, 30, 98), np.full(98, 5.0)])
-    transform = TableTransform().fit(rows)
-    inside, just, one, far = transform.transform([[30, 5], [30.02, 5], [50, 5], [30 + 2e6, 5]])[:, -1]
-    assert inside == 0
-    assert -0.05 < just < 0
-    np.testing.assert_allclose(one, -np.log(100) * 1 / 1.1 - np.log(2), rtol=1e-5)
-    np.testing.assert_allclose(far, -np.log(100) - np.log(1e5), rtol=1e-2)
-    below = transform.transform([[-10, 5]])[0, -1]
-    np.testing.assert_allclose(below, one, rtol=1e-5)
-    constant_too = transform.transform([[50, 6]])[0, -1]
-    np.testing.assert_allclose(constant_too, one - np.log(100), rtol=1e-5)

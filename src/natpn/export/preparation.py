@@ -4,8 +4,7 @@ Every column of numbers or truth values is three simple maps, of which each colu
 
 - a standardised number, (x · 2^−e − mean)/deviation cut at ±10³⁰, 0 where missing;
 - flags, one value where missing, one where x = 1, one otherwise;
-- its share of the surprise, if it is missing for the first time, differs from the constant that it was, or lies outside
-  the range that it had.
+- its share of the surprise, if it is missing for the first time, or differs from the constant that it was.
 """
 
 import math
@@ -21,7 +20,7 @@ from natpn.tabular.base import Column
 from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.moments import LIMIT, standardised_flags
-from natpn.tabular.number import MARGIN, TOLERANCE, NumberColumn, standardised_ranges
+from natpn.tabular.number import TOLERANCE, NumberColumn
 
 _NUMERIC = (NumberColumn, BooleanColumn, EmptyColumn)
 
@@ -73,9 +72,6 @@ class Columns(nn.Module):
     factor: Tensor
     mean: Tensor
     deviation: Tensor
-    low: Tensor
-    high: Tensor
-    log_outside: Tensor
     flagged: Tensor
     if_missing: Tensor
     if_one: Tensor
@@ -88,15 +84,11 @@ class Columns(nn.Module):
     def __init__(self, table: TableTransform) -> None:
         super().__init__()
         columns = table.columns
-        numbers = [(i, c) for i, c in enumerate(columns) if isinstance(c, NumberColumn) and c.n_numbers]
+        numbers = [(i, c.moments) for i, c in enumerate(columns) if isinstance(c, NumberColumn) and c.n_numbers]
         self._indices("varying", [i for i, _ in numbers])
-        self._values("factor", [math.ldexp(1.0, -c.exponent) for _, c in numbers])
-        self._values("mean", [c.mean for _, c in numbers])
-        self._values("deviation", [c.deviation for _, c in numbers])
-        low, high = standardised_ranges([c for _, c in numbers])
-        self._values("low", low.tolist())
-        self._values("high", high.tolist())
-        self._values("log_outside", [c.log_never for _, c in numbers])
+        self._values("factor", [math.ldexp(1.0, -m.exponent) for _, m in numbers])
+        self._values("mean", [m.mean for _, m in numbers])
+        self._values("deviation", [m.deviation for _, m in numbers])
         flags = [(i, *flag) for i, column in enumerate(columns) for flag in _flags(column)]
         self._indices("flagged", [flag[0] for flag in flags])
         for place, name in enumerate(("if_missing", "if_one", "otherwise"), start=1):
@@ -118,21 +110,16 @@ class Columns(nn.Module):
         """Return numbers, flags and the surprise, (rows, n_outputs), in float32."""
         missing = x.isnan()
         parts = []
-        event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
-        surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
         if self.varying.shape[0]:
             z = (x.index_select(1, self.varying) * self.factor - self.mean) / self.deviation
-            z = torch.where(missing.index_select(1, self.varying), 0.0, z.clamp(-LIMIT, LIMIT))
-            parts.append(z)
-            excess = torch.maximum(z - self.high, self.low - z).clamp(min=0.0) / (self.high - self.low)
-            outside = self.log_outside * excess / (excess + MARGIN) - torch.log1p(excess)
-            surprise = surprise + outside.sum(1, keepdim=True)
+            parts.append(torch.where(missing.index_select(1, self.varying), 0.0, z.clamp(-LIMIT, LIMIT)))
         if self.n_zeros:
             parts.append(torch.zeros_like(x[:, :1]))
         if self.flagged.shape[0]:
             present = torch.where(x.index_select(1, self.flagged) == 1, self.if_one, self.otherwise)
             parts.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
-        parts.append(surprise)
+        event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
+        parts.append(torch.where(event, self.log_never, 0.0).sum(1, keepdim=True))
         return torch.cat(parts, 1).float()
 
 

@@ -1,9 +1,4 @@
-"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some.
-
-The surprise of a number that lies e times the range of the training numbers beyond them is log(1/(N + 2)) · e/(e +
-`MARGIN`) − log(1 + e): the full probability of an event that never happened once it is well outside, little just
-outside, where the largest of a few more rows would be, and more the further it is.
-"""
+"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +20,6 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
 # A constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
-MARGIN = 0.1
 
 
 @dataclass(frozen=True)
@@ -160,9 +154,6 @@ class NumberBlock:
         self._flagged = [place for place, _ in flagged]
         self._flags = np.array([flag for _, flag in flagged], np.float32).reshape(-1, 2)
         self._constant = [place for place, c in enumerate(columns) if c.minimum == c.maximum]
-        varying = [columns[place] for place in self._standardise.varying]
-        self._low, self._high = standardised_ranges(varying)
-        self._log_never = np.array([column.log_never for column in varying])
         self._complete = np.array([not column.missing for column in columns])
 
     def encode_cells(
@@ -193,7 +184,7 @@ class NumberBlock:
                 missing = None if np.isfinite(part.sum()) else np.isnan(part)
             if missing is not None:
                 check_finite(part, self._names, start)
-            z = numbers[rows] = self._standardise(part, missing)
+            numbers[rows] = self._standardise(part, missing)
             if self._flagged:
                 flags[rows] = self._flags[:, 0]
                 if missing is not None:
@@ -201,11 +192,6 @@ class NumberBlock:
             if missing is not None or self._constant:
                 surprise = np.zeros(len(matrix)) if surprise is None else surprise
                 self._add_surprise(part, missing, surprise[rows])
-            outside = np.maximum(z - self._high, self._low - z)
-            if outside.size and outside.max() > 0:
-                surprise = np.zeros(len(matrix)) if surprise is None else surprise
-                excess = np.maximum(outside, 0.0) / (self._high - self._low)
-                surprise[rows] += (self._log_never * excess / (excess + MARGIN) - np.log1p(excess)).sum(1)
         return surprise
 
     def _add_surprise(
@@ -218,12 +204,3 @@ class NumberBlock:
             event = column.new_events(none if missing is None else missing[:, place], column.changed(part[:, place]))
             if event is not None:
                 surprise += event
-
-
-def standardised_ranges(columns: Sequence[NumberColumn]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the smallest and the largest number of columns that vary, standardised; a hair wider against rounding."""
-    standardise = Standardiser([column.moments for column in columns])
-    ends = [[c.minimum for c in columns], [c.maximum for c in columns]]
-    low, high = standardise(np.array(ends, float).reshape(2, -1), None)
-    slack = TOLERANCE * (high - low)
-    return low - slack, high + slack
