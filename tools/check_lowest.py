@@ -31,7 +31,8 @@ def main() -> int:
     tests = sys.argv[1:] or ["tests"]
     # Old packages call what newer ones below them have deprecated, which is not ours to mend.
     options = ["-q", "-n", "auto", "-m", "not slow", "-W", "ignore::DeprecationWarning"]
-    return subprocess.call([python, "-m", "pytest", *options, *tests], cwd=ROOT)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.call([python, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment)
 
 
 def resolve(python: Path, lowest: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_report_is_what_the_module_renders(model, new, tmp_path, monkeypatch):
     def render(estimator, X, y, ood=None):
         return f"<html>{type(estimator).__name__} {X.num_rows} {len(y)} {ood.num_rows}</html>"
 
-    monkeypatch.setattr(natpn.report, "render", render, raising=False)
+    monkeypatch.setitem(vars(natpn.report), "render", render)
     result = run("report", model, new, "--ood", new, "--out", tmp_path / "r.html")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "r.html").read_text() == "<html>NatPNRegressor 50 50 50</html>"
@@ -92,9 +92,8 @@ def test_a_directory_that_is_no_model(command, tmp_path, stand_in):
 
 
 def test_the_demo_tells_a_story(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        natpn.report, "render", lambda *a, **k: '<meta name="generator" content="natpn 0">', raising=False
-    )
+    page = '<meta name="generator" content="natpn 0">'
+    monkeypatch.setitem(vars(natpn.report), "render", lambda *a, **k: page)
     out = tmp_path / "demo"
     result = run("demo", "--out", out, "--max-epochs", 1)
     assert result.exit_code == 0, result.output
