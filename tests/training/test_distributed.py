@@ -33,8 +33,8 @@ def test_two_processes_do_what_one_does(processes, tmp_path, density):
     assert all(torch.equal(v, second["state"][k]) for k, v in first["state"].items())
     assert first["history"] == second["history"]
     assert len(first["history"]) == len(alone["history"])  # they stopped at the same epoch
-    assert first["loss"] == pytest.approx(alone["loss"], rel=1e-4, abs=1e-4)
+    assert first["loss"] == pytest.approx(alone["loss"], rel=5e-4, abs=1e-4)
     for ours, theirs in zip(first["history"], alone["history"], strict=True):
-        assert ours["validation_loss"] == pytest.approx(theirs["validation_loss"], rel=1e-4, abs=1e-4)
+        assert ours["validation_loss"] == pytest.approx(theirs["validation_loss"], rel=5e-4, abs=1e-4)
     # Weights may differ by shifts that the normalisation takes out again; what the network says may not.
     assert_close(first["chi"], alone["chi"], rtol=1e-2, atol=1e-2)

@@ -48,8 +48,10 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     def _numbers(self, y: Any, warn: bool) -> Floats:
         values = read_numbers(y)
         two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
-        if not two or (self.family == "auto" and values.shape[1] == 1):
+        if not two:
             values = column_or_1d(values, warn=warn)
+        elif self.family == "auto" and values.shape[1] == 1:
+            values = values[:, 0]
         checked: Floats = check_array(values, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
         return checked
 
