@@ -21,6 +21,7 @@ _NODES, _WEIGHTS = (np.asarray(a) for a in sp.roots_legendre(32))
 _FALL = np.array([-40.0, -12, -6, -3, -1, 0, 1, 3, 6, 12, 40])
 _PEAK = np.array([-9.0, -4, -1.5, 0, 1.5, 4, 9])
 _ROWS = 4096
+_FEW = 4096  # up to here a sum is quicker than an integral
 
 
 class BetaNegativeBinomial(CountDistribution):
@@ -63,10 +64,38 @@ class BetaNegativeBinomial(CountDistribution):
         return torch.poisson((a / b * size).clamp(max=1e18))
 
     def _cdf(self, y: Array) -> Array:
-        values = np.broadcast_arrays(y, *(array(t) for t in (self.a, self.b, self.size)))
+        zero = array(self._log_prob(torch.zeros_like(self.a)))
+        values = np.broadcast_arrays(y, *(array(t) for t in (self.a, self.b, self.size)), zero)
         flat = [v.reshape(-1) for v in values]
-        parts = [_cdf(*(v[i : i + _ROWS, None] for v in flat)) for i in range(0, flat[0].size, _ROWS)]
-        return np.concatenate([np.empty(0), *parts]).reshape(values[0].shape)
+        result = np.empty(flat[0].size)
+        order = np.argsort(flat[0], kind="stable")  # rows of a table are about as long as each other
+        n_few = int(np.searchsorted(flat[0][order], _FEW))
+        for chosen, function, chunk in (
+            (order[:n_few], _summed_cdf, _ROWS // 8),
+            (order[n_few:], _integrated_cdf, _ROWS),
+        ):
+            for i in range(0, len(chosen), chunk):
+                rows = chosen[i : i + chunk]
+                result[rows] = function(*(v[rows, None] for v in flat))
+        return result.reshape(values[0].shape)
+
+    def _guess(self, q: Array, sd: Array) -> Array:
+        """Count how many of the first counts have a cdf below q; the search does the rest."""
+        shape = q.shape
+        zero = self._log_prob(torch.zeros_like(self.a))
+        parameters = [array(t.reshape(-1, 1)) for t in (self.a, self.b, self.size, zero)]
+        n_rows = len(parameters[0])
+        levels = q.reshape(-1, n_rows) if n_rows else q.reshape(1, 0)
+        found = super()._guess(q, sd).reshape(levels.shape)
+        order = np.argsort(found.max(0), kind="stable")
+        for i in range(0, n_rows, _ROWS // 8):
+            rows = order[i : i + _ROWS // 8]
+            n = int(np.clip(2 * found[:, rows].max() + 16, 16, _FEW))
+            table = _table([v[rows] for v in parameters], n)
+            for place, level in enumerate(levels):
+                below = (table < level[rows, None]).sum(-1)
+                found[place, rows] = np.where(below < n, below, found[place, rows])
+        return found.reshape(shape)
 
     def _bulk(self) -> tuple[Tensor, Tensor]:
         a, b, size = (t.detach() for t in (self.a, self.b, self.size))
@@ -90,7 +119,27 @@ def _log_odds_bulk(a: Array, b: Array) -> tuple[Array, Array]:
     return centre - width - TAIL / a, centre + width + TAIL / b
 
 
-def _cdf(y: Array, a: Array, b: Array, size: Array) -> Array:
+def _table(parameters: list[Array], n: int) -> Array:
+    """Return the cdf of the counts 0 … n − 1, (rows, n), by summation.
+
+    The parameters are a, b, the size and the log-probability of 0, each of shape (rows, 1).
+    """
+    a, b, size, zero = parameters
+    count = np.arange(n - 1.0)
+    ratios = np.log((a + count) / (count + 1)) - np.log1p((a + b) / (size + count))
+    probabilities = np.exp(np.cumsum(np.concatenate([zero, ratios], -1), -1))
+    result: Array = np.minimum(np.cumsum(probabilities, -1), 1.0)
+    return result
+
+
+def _summed_cdf(y: Array, a: Array, b: Array, size: Array, zero: Array) -> Array:
+    """Sum the probabilities of all counts up to y; the arguments have shape (rows, 1)."""
+    place = np.floor(np.maximum(y, 0)).astype(int)
+    found = np.take_along_axis(_table([a, b, size, zero], int(place.max()) + 1), place, -1)
+    return np.where(y < 0, 0.0, found)[:, 0]
+
+
+def _integrated_cdf(y: Array, a: Array, b: Array, size: Array, zero: Array) -> Array:
     """Integrate the negative binomial's cdf over the log-odds of p, with panels around its fall and the Beta's peak.
 
     All arguments have shape (rows, 1).

@@ -47,14 +47,11 @@ class CountDistribution(ScalarDistribution):
         return -log_p * log_p.exp()
 
     def _icdf(self, q: Array) -> Array:
-        """Search for the smallest count whose cdf is at least q: bracket by doubling around the mean, then halve."""
+        """Search for the smallest count whose cdf is at least q: bracket by doubling around a guess, then halve."""
         shape = np.broadcast_shapes(q.shape, tuple(self.batch_shape))
         q = np.broadcast_to(q, shape)
-        centre = np.broadcast_to(np.nan_to_num(array(self._mean()), posinf=1.0), shape)
         sd = np.sqrt(np.nan_to_num(array(self._variance()), posinf=1.0))
-        guess = np.floor(
-            np.clip(centre + np.broadcast_to(sd, shape) * sp.ndtri(np.clip(q, 1e-9, 1 - 1e-9)), 0, _LARGEST)
-        )
+        guess = np.floor(np.clip(self._guess(q, sd), 0, _LARGEST))
         step = np.ceil(1 + np.broadcast_to(sd, shape) / 8)
         low, high = guess.copy(), guess.copy()
         while (grow := (self._cdf(high) < q) & (high < _LARGEST)).any():
@@ -70,6 +67,11 @@ class CountDistribution(ScalarDistribution):
             above = self._cdf(middle) >= q
             low, high = np.where(gap & ~above, middle, low), np.where(gap & above, middle, high)
         return np.where((q == 1) | (high >= _LARGEST), np.inf, high)
+
+    def _guess(self, q: Array, sd: Array) -> Array:
+        """Return about which count has a cdf of q: here that of the Normal with the same mean and deviation."""
+        centre = np.nan_to_num(array(self._mean()), posinf=1.0)
+        return np.asarray(centre + sd * sp.ndtri(np.clip(q, 1e-9, 1 - 1e-9)))
 
     @abstractmethod
     def _bulk(self) -> tuple[Tensor, Tensor]:

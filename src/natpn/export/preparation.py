@@ -4,7 +4,8 @@ Every column of numbers or truth values is three simple maps, of which each colu
 
 - a standardised number, (x · 2^−e − mean)/deviation cut at ±10³⁰, 0 where missing;
 - flags, one value where missing, one where x = 1, one otherwise;
-- its share of the surprise, if it is missing for the first time, or differs from the constant that it was.
+- its share of the surprise, if it is missing for the first time, or differs from the constant that it was; and how far
+  the farthest number lies beyond its range.
 """
 
 import math
@@ -17,11 +18,13 @@ from torch import Tensor, nn
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import TableTransform
 from natpn.tabular.base import Column
+from natpn.tabular.beyond import HALF, SHARE, Ranges
 from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.moments import LIMIT, standardised_flags
 from natpn.tabular.number import TOLERANCE, NumberColumn
 
+_FAR = 1e6  # ranges: squares stay within float32
 _NUMERIC = (NumberColumn, BooleanColumn, EmptyColumn)
 
 
@@ -72,6 +75,8 @@ class Columns(nn.Module):
     factor: Tensor
     mean: Tensor
     deviation: Tensor
+    low: Tensor
+    high: Tensor
     flagged: Tensor
     if_missing: Tensor
     if_one: Tensor
@@ -89,6 +94,9 @@ class Columns(nn.Module):
         self._values("factor", [math.ldexp(1.0, -m.exponent) for _, m in numbers])
         self._values("mean", [m.mean for _, m in numbers])
         self._values("deviation", [m.deviation for _, m in numbers])
+        ranges = Ranges(columns)
+        self._values("low", ranges.low.tolist())
+        self._values("high", ranges.high.tolist())
         flags = [(i, *flag) for i, column in enumerate(columns) for flag in _flags(column)]
         self._indices("flagged", [flag[0] for flag in flags])
         for place, name in enumerate(("if_missing", "if_one", "otherwise"), start=1):
@@ -119,7 +127,12 @@ class Columns(nn.Module):
             present = torch.where(x.index_select(1, self.flagged) == 1, self.if_one, self.otherwise)
             parts.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
         event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
-        parts.append(torch.where(event, self.log_never, 0.0).sum(1, keepdim=True))
+        surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
+        if self.varying.shape[0]:
+            apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / (self.high - self.low)
+            squared = apart.amax(1, keepdim=True).clamp(0.0, _FAR).square()
+            surprise = surprise + SHARE * self.log_never[:1] * squared / (squared + HALF**2)
+        parts.append(surprise)
         return torch.cat(parts, 1).float()
 
 

@@ -98,6 +98,16 @@ class Family(ABC):
         """
         return self.posterior(self.evidence(self.link(raw), 0.0)).likelihood().log_prob(y)
 
+    def training_loss(self, raw: Tensor, y: Tensor, usual: Tensor) -> Tensor:
+        """Return what training minimises, one number a target: minus the log-likelihood, unless a family knows better.
+
+        Args:
+            raw: Raw outputs, shape (..., S).
+            y: Targets.
+            usual: Raw outputs at the distribution of all targets, shape (S,).
+        """
+        return -self.log_likelihood(raw, y)
+
     def prior(
         self,
         chi: Tensor | Sequence[float] | float | None = None,

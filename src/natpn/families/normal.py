@@ -24,6 +24,7 @@ from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow
 
 _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
+_MEAN_WEIGHT = 3.0
 _LARGEST_LOG_VARIANCE = 27.6
 
 
@@ -72,6 +73,16 @@ class Normal(Family):
         mean, variance = widen(self.link(raw)).unbind(-1)
         squared = (self.support.check(y) - mean).square() / variance
         return narrow(-HALF_LOG_2PI - 0.5 * (variance.log() + squared), raw.dtype)
+
+    def training_loss(self, raw: Tensor, y: Tensor, usual: Tensor) -> Tensor:
+        """Train the mean on its own error, in units of all targets' variance, and the variance given the mean.
+
+        By the likelihood alone a row with a large error could be called noisy instead of being learned.
+        """
+        target = self.statistics(y)[..., 0]
+        error = (target - raw[..., 0]).square() / usual[1].exp()
+        given_mean = torch.cat([raw[..., :1].detach(), raw[..., 1:]], -1)
+        return 0.5 * _MEAN_WEIGHT * error - Normal().log_likelihood(given_mean, target)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.stack([y, torch.zeros_like(y)], -1)

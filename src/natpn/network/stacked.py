@@ -1,7 +1,7 @@
 """Tabular members of an ensemble run at the same time: their weights are stacked, and each layer is one `baddbmm`."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +67,12 @@ class StackedNetworks(nn.Module):
             self.normalisation.running_mean[i, 0] = member.normalisation.running_mean
             self.normalisation.running_variance[i, 0] = member.normalisation.running_variance
         self.decoder = StackedLinear([member.decoder for member in members])
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; the normalisation stays as it is."""
+        super().train(mode)
+        self.normalisation.eval()
+        return self
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""

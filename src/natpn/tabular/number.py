@@ -73,6 +73,12 @@ class NumberColumn(Column):
         return Moments(self.exponent, self.mean, self.deviation)
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest number as the column encodes them."""
+        low, high = Standardiser([self.moments])(np.array([[self.minimum], [self.maximum]]), None)[:, 0].tolist()
+        return low, high
+
+    @property
     def n_numbers(self) -> int:
         """One, or none if the column is constant."""
         return int(self.deviation > 0)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from natpn.tabular.base import Column
+from natpn.tabular.beyond import Ranges
 from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import MAX_LEVELS, CategoryColumn
 from natpn.tabular.config import Fields
@@ -91,6 +92,7 @@ class TableTransform:
         # Without any output, one column of zeros: what follows needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         numbers = [column for column in columns if isinstance(column, NumberColumn)]
+        self._ranges = Ranges(columns)
         self._block = NumberBlock(numbers) if len(numbers) == len(columns) and not self._n_zeros else None
 
     @property
@@ -129,8 +131,9 @@ class TableTransform:
             surprise = self._block.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
             surprise = self._encode(table, order, result)
-        if surprise is not None:
-            result[:, -1] = surprise
+        for part in (surprise, self._ranges.surprise(result[:, : self._n_numbers])):
+            if part is not None:
+                result[:, -1] += part
         return result
 
     def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:

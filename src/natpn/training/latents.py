@@ -63,13 +63,18 @@ def latents(network: NaturalPosteriorNetwork, data: Source, session: Session, ma
 
 @torch.no_grad()
 def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Fit what is fitted to the inputs alone: knots, bypass, and the normalisation of the first latents."""
+    """Fit what is fitted to the inputs alone: knots and bypass."""
     sample = session.train.sample(SAMPLE)
     for part, method in ((network.encoder, "fit_knots"), (network.bypass, "fit")):
         if hasattr(part, method):
             getattr(part, method)(sample)
     parallel.synchronise(network)
     network.budget.see_rows(len(session.train))
+
+
+@torch.no_grad()
+def normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
+    """Normalise the first latents, those before training."""
     network.eval()
     normalisation = network.normalisation
     sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)

@@ -2,7 +2,7 @@
 
 | class | loss | trains |
 |---|---|---|
-| `PlainLoss` | −log p(y) at χ, the limit n → ∞ of the Bayesian loss | encoder, normalisation, decoder |
+| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin to it | encoder, decoder |
 | `StackedPlainLoss` | the same, of several members at once | their stacked weights |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
@@ -10,6 +10,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,23 @@ from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the training of a network starts.
+
+    Attributes:
+        usual: Raw outputs at the distribution of all targets, (S,).
+        scale: Divides the loss.
+    """
+
+    usual: Tensor
+    scale: float
+
+    def loss(self, family: Family, raw: Tensor, y: Tensor) -> Tensor:
+        """Return what the family minimises, over the scale."""
+        return family.training_loss(raw, y, self.usual) / self.scale
 
 
 class Trainee(nn.Module, ABC):
@@ -54,23 +72,24 @@ class Trainee(nn.Module, ABC):
 
 
 class PlainLoss(Trainee):
-    """Minus the log-likelihood at χ, over a scale.
+    """The family's training loss at χ, over a scale.
 
     Args:
-        network: The network.
-        scale: Divides the loss.
+        network: The network; the normalisation of its latents stays as it is.
+        start: Where training starts.
     """
 
-    def __init__(self, network: NaturalPosteriorNetwork, scale: float = 1.0) -> None:
+    def __init__(self, network: NaturalPosteriorNetwork, start: Start) -> None:
         super().__init__()
-        self.trained = nn.ModuleList([network.encoder, network.normalisation, network.decoder])
+        self.trained = nn.ModuleList([network.encoder, network.decoder])
         self._network = (network,)  # in a tuple: its density is no part of this module
-        self.scale = scale
+        self.start = start
+        network.normalisation.eval()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …)."""
         network = self._network[0]
-        return -network.family.log_likelihood(network.read(self._latent(x))[1], y) / self.scale
+        return self.start.loss(network.family, network.read(self._latent(x))[1], y)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
@@ -82,37 +101,29 @@ class PlainLoss(Trainee):
         latent: Tensor = encoder.map(x) if isinstance(encoder, TabularEncoder) else encoder(x)
         return latent
 
-    def settle(self, x: Tensor) -> None:
-        """Settle the network's latents."""
-        _settle(self._network[0], self._latent, x)
-
 
 class StackedPlainLoss(Trainee):
     """`PlainLoss` of several members at once.
 
     Args:
         members: The networks.
-        scale: Divides the loss.
+        start: Where training starts.
     """
 
-    def __init__(self, members: list[NaturalPosteriorNetwork], scale: float = 1.0) -> None:
+    def __init__(self, members: list[NaturalPosteriorNetwork], start: Start) -> None:
         super().__init__()
         self.trained = self.stacked = StackedNetworks(members)
         self.family = members[0].family
         self.n_members = len(members)
-        self.scale = scale
+        self.start = start
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
-        return -self.family.log_likelihood(self.stacked.read(self.stacked.map(x))[1], y) / self.scale
+        return self.start.loss(self.family, self.stacked.read(self.stacked.map(x))[1], y)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
         return self.stacked.encode(x)
-
-    def settle(self, x: Tensor) -> None:
-        """Settle the latents of every member."""
-        self.stacked.normalisation.settle(self.stacked.map(x.expand(self.stacked.n_members, *x.shape)))
 
     def close(self) -> None:
         """Write the weights to the members."""
@@ -167,8 +178,8 @@ def _settle(network: NaturalPosteriorNetwork, encoder: Callable[[Tensor], Tensor
 
 
 @torch.no_grad()
-def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tensor) -> float:
-    """Set the decoder's bias to the distribution of all targets, and return the scale of the loss there.
+def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tensor) -> Start:
+    """Set the decoder's bias to the distribution of all targets, and return it with the scale of the loss there.
 
     Args:
         network: The network.
@@ -177,7 +188,7 @@ def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tenso
     """
     raw, scale = marginal(network.family, y, weight)
     network.decoder.bias.copy_(raw)
-    return scale
+    return Start(raw.to(network.decoder.bias), scale)
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.descent import Descent, descend
-from natpn.training.latents import fit_density, prepare
+from natpn.training.latents import fit_density, normalise, prepare
 from natpn.training.losses import BayesianLoss
 from natpn.training.session import Session
 
@@ -45,6 +45,7 @@ class Paper:
             suffix = "" if len(members) == 1 else f" {i + 1}"
             if not session.is_finished(f"prepare{suffix}"):
                 prepare(session, member)
+                normalise(session, member)
                 session.finish(f"prepare{suffix}")
             self._density(session, f"warm-up{suffix}", member, self.warm_up_epochs)
             loss = BayesianLoss(member, self.entropy_weight)

@@ -23,7 +23,7 @@ from natpn.training.align import refit_noise, set_budget
 from natpn.training.data import Rows
 from natpn.training.descent import Descent, descend
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
-from natpn.training.losses import PlainLoss, StackedPlainLoss, Trainee, start_at_marginal
+from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
 from natpn.training.session import Session
 
 _STEPS = 3000
@@ -61,14 +61,14 @@ class Staged:
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all stages."""
-        scale = self._prepare(session, members)
+        start = self._prepare(session, members)
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
         trainees: dict[str, Trainee] = {}
         if together:
-            trainees["representation"] = StackedPlainLoss(members, scale)
+            trainees["representation"] = StackedPlainLoss(members, start)
         else:
             for i, member in enumerate(members):
-                trainees[_name("representation", i, members)] = PlainLoss(member, scale)
+                trainees[_name("representation", i, members)] = PlainLoss(member, start)
         for phase, trainee in trainees.items():
             descend(session, phase, trainee, session.train, session.validation, self._descent(session, members))
         self._refine(session, members)
@@ -96,21 +96,21 @@ class Staged:
             max_gradient_norm=self.max_gradient_norm,
         )
 
-    def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> float:
-        """Fit what is fitted to the inputs and targets alone, and return the scale of the loss."""
+    def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Start:
+        """Fit what is fitted to the inputs and targets alone, and return where training starts."""
         y, weight = targets(session)
         if session.is_finished("prepare"):
             bias = members[0].decoder.bias.detach().clone()
-            scale = start_at_marginal(members[0], y, weight)
+            start = start_at_marginal(members[0], y, weight)
             with torch.no_grad():
                 members[0].decoder.bias.copy_(bias)
-            return scale
+            return start
         for member in members:
             member.see_targets(y, weight)
             prepare(session, member)
-            scale = start_at_marginal(member, y, weight)
+            start = start_at_marginal(member, y, weight)
         session.finish("prepare")
-        return scale
+        return start
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""

@@ -1,0 +1,125 @@
+"""Real tables with a natural shift each: rows for training, ordinary rows and shifted rows for testing.
+
+`NATPN_DATA/arena/tasks.json` says of each table which column is the target, which columns go, and by which condition
+rows count as shifted. Those are never trained on, and the columns of the condition are removed. `paper_task` makes the
+same of the data sets of `quality.py`.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from quality import bike as bike_rows
+from quality import directory, load, uci
+
+Floats = NDArray[np.float64]
+CLASSES = ("binary", "multiclass")
+OF_PAPER = ("bike", "concrete", "energy", "kin8nm", "digits", "mnist", "sensorless")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows and their targets."""
+
+    X: Any
+    y: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def first(self, rows: NDArray[Any] | slice) -> "Part":
+        """Return some of the rows."""
+        X = self.X.iloc[rows].reset_index(drop=True) if isinstance(self.X, pd.DataFrame) else self.X[rows]
+        return Part(X, self.y[rows])
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, split.
+
+    Attributes:
+        kind: "number", "positive", "count", "binary" or "multiclass".
+        train: For training.
+        test: Ordinary rows.
+        shifted: Rows of another kind; none if the table has no such.
+    """
+
+    kind: str
+    train: Part
+    test: Part
+    shifted: Part
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether targets are numbers."""
+        return self.kind not in CLASSES
+
+
+def tasks() -> dict[str, dict[str, Any]]:
+    """Return what is stated of each table."""
+    return {task["name"]: task for task in json.loads((directory() / "arena" / "tasks.json").read_text())}
+
+
+def read(name: str, seed: int, n_train: int, n_test: int) -> Table:
+    """Return a table of the arena, or of the paper, with at most so many rows."""
+    if name in OF_PAPER:
+        return _of_paper(name, seed, n_train, n_test)
+    task = tasks()[name]
+    frame = pd.read_parquet(Path(directory()) / "arena" / task["file"])
+    target, kind = task["target"], task["kind"]
+    if target not in frame.columns:  # "column > number"
+        column, limit = (part.strip() for part in target.split(">"))
+        frame[target] = (frame.pop(column) > float(limit)).astype(int)
+    frame = frame[frame[target].notna()].reset_index(drop=True)
+    out, gone = np.zeros(len(frame), bool), set(task["drop"])
+    if task["ood"]:
+        out = frame.eval(task["ood"], engine="python").fillna(False).to_numpy(bool)
+        named = [c for c in frame.columns if re.search(rf"(?<![\w']){re.escape(c)}(?![\w'])", task["ood"])]
+        gone |= {*named} - {target}
+    frame = frame.drop(columns=[c for c in frame.columns if c in gone])
+    y = frame.pop(target)
+    values = y.astype(str).to_numpy() if kind in CLASSES else y.astype(float).to_numpy()
+    for column in frame.columns:  # objects that are no texts, such as numbers of a decimal type
+        if frame[column].dtype == object and not frame[column].map(lambda v: isinstance(v, str) or pd.isna(v)).all():
+            frame[column] = frame[column].astype(str)
+    return _split(kind, Part(frame, values), out, seed, n_train, n_test)
+
+
+def _of_paper(name: str, seed: int, n_train: int, n_test: int) -> Table:
+    """Return a data set of the paper; Concrete and Energy are shifted by their last 15 % along the first component."""
+    if name in ("digits", "mnist", "sensorless"):
+        task = load(name + ("" if name == "sensorless" else "-89"), seed)
+        X, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
+        strange = task.unfamiliar["left-out"][:n_test]
+        return Table(
+            "multiclass",
+            Part(X[:n_train], y[:n_train].astype(int)),
+            Part(*task.test).first(slice(n_test)),
+            Part(strange, np.full(len(strange), -1)),
+        )
+    if name == "bike":
+        X, y, season = bike_rows()
+        known = season % 2 == 0  # summer, and winter to be left out
+        return _split("count", Part(X[known], y[known]), season[known] == 4, seed, n_train, n_test)
+    X, y = uci(name)
+    out = np.zeros(len(X), bool)
+    if name != "kin8nm":
+        standard = (X - X.mean(0)) / np.where(X.std(0) > 0, X.std(0), 1)
+        along = standard @ np.linalg.svd(standard, full_matrices=False)[2][0]
+        out = along > np.quantile(along, 0.85)
+    return _split("number", Part(X, y), out, seed, n_train, n_test)
+
+
+def _split(kind: str, rows: Part, out: NDArray[np.bool_], seed: int, n_train: int, n_test: int) -> Table:
+    lot = np.random.default_rng(seed)
+    inside, outside = lot.permutation(np.flatnonzero(~out)), lot.permutation(np.flatnonzero(out))
+    k = min(n_train, int(0.8 * len(inside)))
+    train, test = rows.first(inside[:k]), rows.first(inside[k : k + n_test])
+    if kind in CLASSES:  # a class that was never seen is no ordinary row
+        test = test.first(np.flatnonzero(np.isin(test.y, train.y)))
+    return Table(kind, train, test, rows.first(outside[:n_test]))

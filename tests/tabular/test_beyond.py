@@ -1,0 +1,43 @@
+"""Numbers beyond everything in training count as rare events."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from natpn.tabular import TableTransform
+
+
+@pytest.fixture
+def fitted() -> TableTransform:
+    lot = np.random.default_rng(0)
+    a = lot.uniform(size=100)
+    a[:2] = 0, 1
+    return TableTransform().fit(pd.DataFrame({"a": a, "c": lot.choice(["x", "y"], 100), "b": 10 * a}))
+
+
+def test_nothing_is_added_within_the_range(fitted: TableTransform) -> None:
+    rows = pd.DataFrame({"a": [0.0, 0.5, 1.0], "c": ["x"] * 3, "b": [10.0, 5.0, 0.0]})
+    np.testing.assert_array_equal(fitted.transform(rows)[:, -1], 0)
+
+
+@pytest.mark.parametrize(("value", "beyond"), [(2.0, 1.0), (-1.0, 1.0), (1.1, 0.1), (1e300, np.inf)])
+def test_a_number_beyond_is_rare_by_the_ranges_it_is_beyond(
+    fitted: TableTransform, value: float, beyond: float
+) -> None:
+    surprise = fitted.transform(pd.DataFrame({"a": [value], "c": ["x"], "b": [5.0]}))[0, -1]
+    share = 1.0 if beyond == np.inf else beyond**2 / (beyond**2 + 0.25)
+    assert surprise == pytest.approx(-np.log(102) / 3 * share, rel=1e-4)
+
+
+def test_the_farthest_of_several_columns_counts_wherever_it_stands(fitted: TableTransform) -> None:
+    one = fitted.transform(pd.DataFrame({"a": [2.0], "c": ["x"], "b": [5.0]}))[0, -1]
+    both = fitted.transform(pd.DataFrame({"a": [2.0], "c": ["x"], "b": [15.0]}))[0, -1]
+    assert both == one
+
+
+def test_events_of_other_columns_are_added(fitted: TableTransform) -> None:
+    one = fitted.transform(pd.DataFrame({"a": [2.0], "c": ["x"], "b": [5.0]}))[0, -1]
+    other = fitted.transform(pd.DataFrame({"a": [0.5], "c": ["new"], "b": [5.0]}))[0, -1]
+    together = fitted.transform(pd.DataFrame({"a": [2.0], "c": ["new"], "b": [5.0]}))[0, -1]
+    assert together == pytest.approx(one + other, rel=1e-6)
+    assert other < one < 0
