@@ -15,7 +15,8 @@ from natpn.cli.columns import categories, check_type, infer, is_text, mended
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
-from natpn.cli.reading import Source, read
+from natpn.cli.reading import read
+from natpn.cli.source import Source
 from natpn.cli.targets import (
     check_labels,
     check_support,

@@ -14,7 +14,7 @@ from typing import Any
 from natpn.cli.bad_cells import BadCells
 from natpn.cli.columns import convert
 from natpn.cli.problems import Problem, listed, near, of_system
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 from natpn.cli.writing import as_input
 
 

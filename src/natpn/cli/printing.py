@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from natpn.cli.problems import is_first_process
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 
 KINDS = {
     "number": "numbers",

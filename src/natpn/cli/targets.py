@@ -12,7 +12,7 @@ from natpn.cli.bad_cells import BadCells
 from natpn.cli.columns import check_type, is_text, read_texts, truth_values
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 
 FEW = 20
 

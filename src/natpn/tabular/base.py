@@ -16,6 +16,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,12 @@ class Column(ABC):
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
     @abstractmethod
-    def read_text(self, text: str) -> Any:
+    def read_text(self, text: str, written: Written = PLAIN) -> Any:
         """Return the value that a text stands for in this column, None if it stands for a missing one.
+
+        Args:
+            text: The text.
+            written: How the file that it is from writes values.
 
         Raises:
             ValueError: If it stands for nothing here; with that fact.

@@ -13,6 +13,7 @@ from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import truth_of_text
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class BooleanColumn(Column):
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
 
-    def read_text(self, text: str) -> bool | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> bool | None:
         """Return the truth value that a text stands for, None if it stands for a missing one."""
         return truth_of_text(text)
 

@@ -27,6 +27,7 @@ from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
@@ -153,7 +154,7 @@ class CategoryColumn(Column):
         key = _hash(text) if self.rare_hashes and text is not None else text
         return text is not None and (text in self._place or key in self._rare)
 
-    def read_text(self, text: str) -> str | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
         """Return the level that a text stands for, seen or not, None if it stands for a missing value.
 
         What training had as a level is that level, spaces and all; only other texts are trimmed and may be missing.

@@ -11,6 +11,7 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 class EmptyColumn(Column):
@@ -40,7 +41,7 @@ class EmptyColumn(Column):
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
 
-    def read_text(self, text: str) -> str | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
         """Return the text, None if it stands for a missing value."""
         return None if is_mark(text) else text
 

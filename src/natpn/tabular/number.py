@@ -15,6 +15,7 @@ from natpn.tabular.convert import check_finite, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
 from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
@@ -88,9 +89,9 @@ class NumberColumn(Column):
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode_cells([cells], numbers, flags)
 
-    def read_text(self, text: str) -> float | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> float | None:
         """Return the number that a text stands for, None if it stands for a missing one."""
-        return number_of_text(text)
+        return number_of_text(text, written)
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""
