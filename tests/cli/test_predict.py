@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
-from natpn.cli import reading
+from natpn.cli import csv_files
 
 
 def frame_of(result):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.columns import categories, check_type, infer, is_text, mended
+from natpn.cli.columns import categories, check_type, infer, is_text, known, mended
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
@@ -27,6 +27,8 @@ from natpn.cli.targets import (
     said_classes,
     targets_digest,
 )
+from natpn.cli.written_options import written_as, written_options
+from natpn.tabular.written import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
 
@@ -52,6 +54,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @bad_cells_option
+@written_options
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
 )
@@ -68,14 +71,15 @@ def fit(
     drop: tuple[str, ...],
     category: tuple[str, ...],
     bad_cells: str,
+    said: dict[str, Any],
     seed: int,
     max_epochs: int | None,
     device: str,
 ) -> None:
-    """Fit a model to DATA, a CSV or Parquet file (- reads standard input).
+    """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
 
-    Prints the family of the target, the kind of each column, the scores on rows that were held out, and where the
-    model is.
+    Prints how each column is read, the family of the target, the scores on rows that were held out, and where the model
+    is. The model remembers how DATA is written.
 
     \b
     Example:
@@ -89,11 +93,11 @@ def fit(
     if is_first_process():
         check_place(out, data)
     check_family(family)
-    source, table = read(data)
+    source, table = read(data, written=written_as(said))
     bad = BadCells(bad_cells)
     X = typed(source, table, target, drop, category, bad)
     task = task or ("classes" if target in category else None)
-    y, kept = target_of(table[target], target, source, task, family, bad)
+    y, kept = target_of(known(table[target], source.written), target, source, task, family, bad)
     bad.tell()
     if len(y) < 2:
         raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
@@ -115,7 +119,7 @@ def fit(
             note(suggestion)
     elif len(np.unique(y)) < 2:
         raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
-    train(X, y, target, drop, options, out)
+    train(X, y, target, drop, options, out, source.written)
 
 
 def check_family(family: str | None) -> None:
@@ -159,11 +163,12 @@ def _feature(values: Any, name: str, source: Source, is_category: bool, bad: Bad
     import pyarrow as pa
 
     check_type(values, name, source.name)
+    values = known(values, source.written)
     if is_category:
         return categories(values) if source.texts else values.cast(pa.string()).dictionary_encode()
     if not is_text(values.type):
         return values
-    return (infer if source.texts else mended)(values, name, source.name, source.place, bad)
+    return (infer if source.texts else mended)(values, name, source.name, source.place, bad, source.written)
 
 
 def _choices(name: str, names: list[str]) -> str:
@@ -179,8 +184,9 @@ def target_of(
     classes = said
     if said is None:
         # Counted below, where the cells are read for good.
-        known = infer(column, name, source.name, source.place, BadCells(bad.option)) if source.texts else column
-        classes = holds_classes(known, name)
+        bad_once = BadCells(bad.option)
+        found = infer(column, name, source.name, source.place, bad_once, source.written) if source.texts else column
+        classes = holds_classes(found, name)
     if classes:
         y, kept = labels(column, name, source)
         if said is None:
@@ -191,7 +197,15 @@ def target_of(
     return values[kept], kept
 
 
-def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: dict[str, Any], out: str) -> Saved | None:
+def train(
+    X: Any,
+    y: NDArray[Any],
+    target: str,
+    drop: Sequence[str],
+    options: dict[str, Any],
+    out: str,
+    written: Written = PLAIN,
+) -> Saved | None:
     """Fit, save and tell; returns None in all processes but the first."""
     import torch
 
@@ -211,7 +225,7 @@ def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: di
     if not is_first_process():
         return None
     model.verbose = 0
-    saved = Saved(out, model, target, tuple(drop), targets_digest(y))
+    saved = Saved(out, model, target, tuple(drop), targets_digest(y), written)
     held_out = model.held_out_
     scored = held_out if len(held_out) else np.arange(len(y))
     found = scores(model, X.take(scored), y[scored])

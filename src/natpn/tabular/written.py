@@ -80,10 +80,15 @@ class Written:
         read = Fields(config, "How the table was written", [*texts, "na"])
         return cls(**{name: read.text(name) for name in texts}, na=tuple(read.texts("na")))
 
+    @classmethod
+    def of_table(cls, table: dict[str, Any] | None) -> Self:
+        """Return how the table of a fit was written, by what is saved about it; plainly if nothing is."""
+        return cls.from_config(table["written"]) if table and "written" in table else cls()
+
     def is_missing(self, text: str) -> bool:
         """Say whether a text is one of those that stand for missing values here, or the same number as one."""
         plain = text.strip()
-        return plain in self.na or (bool(self._missing_numbers) and _float(self.number(plain)) in self._missing_numbers)
+        return plain in self.na or (bool(self.missing_numbers) and _float(self.number(plain)) in self.missing_numbers)
 
     def number(self, text: str) -> str | None:
         """Return a number with a decimal point and nothing between thousands; None if it is not written as here."""
@@ -105,7 +110,8 @@ class Written:
             return None
 
     @cached_property
-    def _missing_numbers(self) -> frozenset[float]:
+    def missing_numbers(self) -> frozenset[float]:
+        """The numbers that stand for missing values."""
         return frozenset(number for text in self.na if (number := _float(text)) is not None)
 
     @cached_property
