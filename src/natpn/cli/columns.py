@@ -10,88 +10,16 @@ of numbers with decimal commas or separators of thousands, unless `--decimal` an
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from natpn.cli.bad_cells import BadCells
+from natpn.cli.distinct import Place, Texts, encoded, is_text, texts_of
 from natpn.cli.looks import number_options
 from natpn.cli.problems import Problem
 from natpn.tabular.written import PLAIN, Written
 
-Place = Callable[[int], str]  # row → where that is in the file
 _MISSING = "say --bad-cells missing"
-
-
-@dataclass(frozen=True)
-class Texts:
-    """A column of texts of a file.
-
-    Attributes:
-        name: The name of the column.
-        distinct: Its distinct texts, as they are written.
-        codes: The place of each row's text among them, null where there is none.
-        where: The file.
-        place: Where in it a row is.
-    """
-
-    name: str
-    distinct: list[str]
-    codes: Any
-    where: str
-    place: Place
-
-    def counts(self) -> dict[str, int]:
-        """Return how often there is each text."""
-        import numpy as np
-
-        codes = self.codes.drop_null().to_numpy()
-        return dict(zip(self.distinct, np.bincount(codes, minlength=len(self.distinct)).tolist(), strict=True))
-
-    def row_of(self, texts: list[str]) -> int:
-        """Return the first row that has one of some texts."""
-        import numpy as np
-
-        wanted = set(texts)
-        places = [place for place, text in enumerate(self.distinct) if text in wanted]
-        return int(np.argmax(np.isin(self.codes.fill_null(-1).to_numpy(), places)))
-
-    def at(self, texts: list[str]) -> tuple[str, str]:
-        """Return where the first of some texts is, and which it is."""
-        row = self.row_of(texts)
-        text = self.distinct[self.codes[row].as_py()]
-        return f"{self.where}, {self.place(row)}, column {self.name!r}", text
-
-    def mapped(self, values: dict[str, Any], kind: Any) -> Any:
-        """Return a column in which each text is replaced; those without a value are missing."""
-        import pyarrow as pa
-
-        return pa.array([values.get(text) for text in self.distinct], kind).take(self.codes)
-
-
-def is_text(kind: Any) -> bool:
-    """Say whether a type is that of texts."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def known(values: Any, written: Written) -> Any:
-    """Return a column of any type without the values that stand for missing ones in its file."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not written.na:
-        return values
-    plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-    if is_text(plain.type):
-        texts = _texts(plain, "", "", str)
-        return texts.mapped({t: t for t in texts.distinct if not written.is_missing(t)}, pa.string())
-    if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
-        distinct = pc.unique(plain).drop_null()
-        missing = [value for value in distinct.to_pylist() if value in written.missing_numbers]
-        return pc.if_else(pc.is_in(plain, pa.array(missing, plain.type)), pa.scalar(None, plain.type), plain)
-    return values
 
 
 def infer(values: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN) -> Any:
@@ -107,7 +35,7 @@ def infer(values: Any, name: str, where: str, place: Place, bad: BadCells, writt
     numbers = _plain_numbers(values, written)
     if numbers is not None:
         return numbers
-    texts = _texts(values, name, where, place)
+    texts = texts_of(values, name, where, place)
     kind, wrong = kind_of_texts(texts.counts(), written)
     _refuse_separators(texts, kind, written)
     if kind == "category":
@@ -129,10 +57,10 @@ def mended(values: Any, name: str, where: str, place: Place, bad: BadCells, writ
     """
     from natpn.tabular.texts import kind_of_texts
 
-    texts = _texts(values, name, where, place)
+    texts = texts_of(values, name, where, place)
     kind, wrong = kind_of_texts(texts.counts(), written)
     if kind != "number" or not wrong:
-        return _encoded(values)
+        return encoded(values)
     return infer(values, name, where, place, bad, written)
 
 
@@ -183,7 +111,7 @@ def read_texts(
     numbers = _plain_numbers(values, written) if kind == "number" else None
     if numbers is not None:
         return numbers
-    texts = _texts(values, name, where, place)
+    texts = texts_of(values, name, where, place)
     wrong = [text for text in texts.distinct if _fails(read, text)]
     if wrong and not bad.are_missing:
         spot, text = texts.at(wrong)
@@ -195,9 +123,9 @@ def categories(values: Any) -> Any:
     """Return texts of a CSV file as categories: without spaces around them, and missing where nothing is left."""
     import pyarrow as pa
 
-    encoded = _encoded(values)
-    plain = [text.strip() or None for text in encoded.dictionary.to_pylist()]
-    return pa.array(plain, pa.string()).take(encoded.indices).dictionary_encode()
+    found = encoded(values)
+    plain = [text.strip() or None for text in found.dictionary.to_pylist()]
+    return pa.array(plain, pa.string()).take(found.indices).dictionary_encode()
 
 
 def truth_values(values: Any) -> Any:
@@ -208,7 +136,7 @@ def truth_values(values: Any) -> Any:
 
     if not is_text(values.type):
         return values
-    texts = _texts(values, "", "", str)
+    texts = texts_of(values, "", "", str)
     plain = {text.strip().lower() for text in texts.distinct if not is_mark(text)}
     if not plain or not plain <= {"true", "false"}:
         return values
@@ -315,18 +243,6 @@ def _refuse_separators(texts: Texts, kind: str, written: Written) -> None:
     options = number_options([*separated, *plain])
     cure = f", or say {options}" if options else ""
     raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or say --category {texts.name} if they are names.")
-
-
-def _encoded(values: Any) -> Any:
-    import pyarrow as pa
-
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return whole.cast(pa.string()).dictionary_encode()
-
-
-def _texts(values: Any, name: str, where: str, place: Place) -> Texts:
-    encoded = _encoded(values)
-    return Texts(name, encoded.dictionary.to_pylist(), encoded.indices, where, place)
 
 
 def _plain_numbers(values: Any, written: Written) -> Any:

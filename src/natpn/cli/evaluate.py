@@ -7,7 +7,7 @@ import click
 import numpy as np
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.columns import known
+from natpn.cli.distinct import known
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
@@ -46,20 +46,21 @@ def evaluate(
       natpn evaluate rent test.csv
       natpn evaluate rent test.csv --ood other_city.csv --json
     """
+    from natpn.report.same_answer import baselines
     from natpn.report.scores import scores
 
     saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said)
-    found = scores(saved.model, X, y, other)
+    found, same = scores(saved.model, X, y, other), baselines(saved.model, y)
     if targets_digest(y) == saved.fitted:
         note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
     elif len(y) < FEW_ROWS:
         note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
         rows = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.num_rows})
-        say(as_json(rows | found))
+        say(as_json(rows | found | {"baselines": same}))
         return
     say(f"{len(y):,} rows" + ("" if other is None else f", {other.num_rows:,} others from {ood}"))
-    for line in score_lines(found):
+    for line in score_lines(found, same, saved.model):
         say(line)
 
 

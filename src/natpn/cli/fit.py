@@ -10,8 +10,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.cli.advice import remarks
 from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.columns import categories, check_type, infer, is_text, known, mended
+from natpn.cli.columns import categories, check_type, infer, mended
+from natpn.cli.distinct import is_text, known
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
@@ -119,7 +121,22 @@ def fit(
             note(suggestion)
     elif len(np.unique(y)) < 2:
         raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
+    if is_first_process():
+        tell_columns(source, X, y, target, category)
     train(X, y, target, drop, options, out, source.written)
+
+
+def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
+    """Print how each column is read, and what is probably not meant."""
+    from natpn.tabular import TableTransform
+
+    columns = TableTransform().fit(X).columns
+    say(f"columns of {source.name}, as they are read:")
+    for line in column_lines(columns):
+        say(line)
+    guessed = [c.name for c in columns if source.texts and c.kind == "category" and c.name not in category]
+    for remark in remarks(X, y, target, columns, guessed):
+        note(remark)
 
 
 def check_family(family: str | None) -> None:
@@ -211,6 +228,7 @@ def train(
 
     from natpn import parallel
     from natpn.estimators import NatPNClassifier, NatPNRegressor
+    from natpn.report.same_answer import baselines
     from natpn.report.scores import scores
 
     if "OMP_NUM_THREADS" not in os.environ:
@@ -232,14 +250,12 @@ def train(
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     say(f"target  {target}: {what}, family {model.family_!r}")
-    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns:")
-    for line in column_lines(saved.columns):
-        say(line)
+    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns")
     if len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")
     else:
         say("scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:")
-    for line in score_lines(found):
+    for line in score_lines(found, baselines(model, y[scored]), model):
         say(line)
     if len(y) < FEW_ROWS:
         note(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from natpn.cli.bad_cells import BadCells
-from natpn.cli.columns import convert, known
+from natpn.cli.columns import convert
+from natpn.cli.distinct import known
 from natpn.cli.problems import Problem, listed, near, of_system
 from natpn.cli.source import Source
 from natpn.cli.writing import as_input

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.cli.bad_cells import BadCells
-from natpn.cli.columns import check_type, is_text, read_texts, truth_values
+from natpn.cli.columns import check_type, read_texts, truth_values
+from natpn.cli.distinct import is_text
 from natpn.cli.looks import look
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed

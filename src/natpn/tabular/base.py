@@ -34,6 +34,7 @@ class Column(ABC):
     missing: float
 
     kind: ClassVar[str]
+    words: ClassVar[tuple[str, str]]  # for a person: one such column, and several
 
     @classmethod
     @abstractmethod
@@ -75,6 +76,19 @@ class Column(ABC):
         For values that have a probability p instead, it is √(2 log(p_max / p)), where p_max is that of the most usual
         value: a Gaussian's density falls by the same factor so many deviations from its mean.
         """
+
+    @property
+    @abstractmethod
+    def facts(self) -> str:
+        """What it holds, in a few words for a person."""
+
+    def all_differ(self, cells: Cells) -> bool:
+        """Say whether nearly every row has a value of its own, of a type that may name the rows.
+
+        Args:
+            cells: The training values.
+        """
+        return False
 
     @property
     def summary(self) -> dict[str, Any]:

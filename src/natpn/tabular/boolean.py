@@ -27,6 +27,7 @@ class BooleanColumn(Column):
     true: float
 
     kind = "boolean"
+    words = ("truth value", "truth values")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -82,6 +83,11 @@ class BooleanColumn(Column):
 
     def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
+
+    @property
+    def facts(self) -> str:
+        """The share of true."""
+        return f"{100 * self.true:.2g} % true"
 
     @property
     def summary(self) -> dict[str, Any]:

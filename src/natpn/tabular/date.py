@@ -43,6 +43,7 @@ class DateColumn(Column):
     deviations: list[float]
 
     kind = "date"
+    words = ("date", "dates")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -122,6 +123,11 @@ class DateColumn(Column):
 
     def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
+
+    @property
+    def facts(self) -> str:
+        """The first and the last day."""
+        return " to ".join(str(self.summary[end]).partition("T")[0] for end in ("earliest", "latest"))
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ class EmptyColumn(Column):
     """A column of missing values."""
 
     kind = "empty"
+    words = ("empty", "empty")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -48,6 +49,11 @@ class EmptyColumn(Column):
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
         return odds_of(np.where(self._present(cells), self.log_never, 0.0))
+
+    @property
+    def facts(self) -> str:
+        """Nothing."""
+        return "no value"
 
     def _present(self, cells: Cells) -> NDArray[np.bool_]:
         levels, codes = to_levels(cells, self.name)

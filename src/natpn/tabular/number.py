@@ -46,6 +46,7 @@ class NumberColumn(Column):
     whole: bool
 
     kind = "number"
+    words = ("number", "numbers")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -112,6 +113,17 @@ class NumberColumn(Column):
             return None
         with np.errstate(over="ignore"):
             return np.abs(numbers - self.minimum) > TOLERANCE * abs(self.minimum)
+
+    @property
+    def facts(self) -> str:
+        """The smallest and the largest."""
+        return f"{self.minimum:.6g} to {self.maximum:.6g}"
+
+    def all_differ(self, cells: Cells) -> bool:
+        """Say whether all are whole numbers, and no two the same."""
+        numbers = to_numbers(cells, self.name)
+        known = numbers[~np.isnan(numbers)]
+        return self.whole and len(np.unique(known)) == len(known)
 
     @property
     def summary(self) -> dict[str, Any]:
