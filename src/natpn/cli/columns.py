@@ -239,9 +239,9 @@ def _refuse_separators(texts: Texts, kind: str, written: Written) -> None:
         return
     sure = [text for text in separated if "decimal comma" in str(advice[text])]
     spot, text = texts.at(sure or separated)
-    said = advice[text] if written == PLAIN else "is no number as the options say that they are written"
+    said = advice[text] if written.has_plain_numbers else "is not written as the options say; correct it"
     options = number_options([*separated, *plain])
-    cure = f", or say {options}" if options else ""
+    cure = f", say {options}" if options else ""
     raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or say --category {texts.name} if they are names.")
 
 

@@ -52,7 +52,7 @@ def number_of_text(text: str, written: Written = PLAIN) -> float | None:
     number = _number(text, written)
     if number is not None or is_mark(text):
         return number
-    advice = separator_advice(text) if written == PLAIN else None
+    advice = separator_advice(text) if written.has_plain_numbers else None
     raise ValueError(f"{shown(text)} is not a finite number" + (f": it {advice}" if advice else ""))
 
 

@@ -54,7 +54,7 @@ class Written:
                 f"thousands: {self.thousands} is the decimal sign as well; say that the decimal sign is {other}"
             )
         try:
-            b"".decode(self.encoding)
+            " ".encode(self.encoding)
         except (LookupError, ValueError):
             raise ValueError(
                 f"encoding: there is no {self.encoding!r}; known are utf-8, utf-16, latin1, cp1252 and others"
@@ -90,9 +90,14 @@ class Written:
         plain = text.strip()
         return plain in self.na or (bool(self.missing_numbers) and _float(self.number(plain)) in self.missing_numbers)
 
+    @property
+    def has_plain_numbers(self) -> bool:
+        """Whether numbers have a decimal point and nothing between thousands."""
+        return self.decimal == "." and not self.thousands
+
     def number(self, text: str) -> str | None:
         """Return a number with a decimal point and nothing between thousands; None if it is not written as here."""
-        if self.decimal == "." and not self.thousands:
+        if self.has_plain_numbers:
             return text
         found = self._number.fullmatch(text)
         if not found:
