@@ -13,7 +13,12 @@ import pyarrow.parquet
 import pytest
 
 import natpn
+import natpn.serve
 from cli.conftest import refused, run, write
+from natpn.cli.advice import giving_away
+from natpn.serve import create_app
+from natpn.tabular import TableTransform
+from serve.serving import client_of
 
 N = 60
 LOT = random.Random(0)
@@ -69,7 +74,7 @@ def european(number: float) -> str:
     return f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
 
 
-def test_a_german_file_is_read_by_its_options_and_remembered(clean, tmp_path):
+def test_a_german_file_is_read_by_its_options_and_remembered(clean, tmp_path, monkeypatch):
     cells = table(
         area=[str(area).replace(".", ",") for area in AREA],
         kind=["häuschen" if kind == "house" else kind for kind in KIND],
@@ -99,6 +104,19 @@ def test_a_german_file_is_read_by_its_options_and_remembered(clean, tmp_path):
     plain = ["--encoding", "utf-8", "--decimal", ".", "--thousands", ""]
     assert predictions(tmp_path / "m", tmp_path / "plain.csv", *plain) == pytest.approx(found)
     assert done(run("evaluate", tmp_path / "m", tmp_path / "a.csv")).stdout.startswith("60 rows\n")
+    # the server reads CSV in the same way
+    served = []
+    monkeypatch.setattr(
+        "natpn.serve.server.create_app", lambda model, **options: served.append((model, options)) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        natpn.serve.run(tmp_path / "m")
+    ((model, options),) = served
+    rows = [["area", "kind", "built"], *zip(cells["area"], cells["kind"], cells["built"], strict=True)]
+    body = "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows).encode()
+    with client_of(create_app(model, written=options["written"])) as client:
+        answer = client.post("/predict", content=body, headers={"content-type": "text/csv"})
+    assert [row["prediction"] for row in answer.json()["rows"]] == pytest.approx(found, rel=1e-6)
     assert "column 'area'" in refused(
         run("evaluate", tmp_path / "m", tmp_path / "a.csv", "--decimal", ".", "--thousands", "")
     )
@@ -215,6 +233,17 @@ def test_classes_that_are_given_away_and_zeros_and_ones(tmp_path):
     assert result.stderr == (
         "note: 'fee', 'letter' almost give 'late' away; if not known before 'late' is, leave them out with --drop\n"
     )
+
+
+def test_rare_classes_neither_hide_what_is_given_away_nor_make_it_up():
+    codes = np.arange(400) % 2
+    labels = np.array(["no", "yes"])[codes]
+    X = pa.table({"code": codes + 0.5, "noise": np.random.default_rng(0).normal(size=400)})
+    columns = TableTransform().fit(X).columns
+    labels[0] = "perhaps"
+    assert giving_away(X, labels, columns, set()) == ["code"]
+    rare = np.array(["no"] * 398 + ["yes", "perhaps"])
+    assert giving_away(X, rare, columns, set()) == []
 
 
 @pytest.mark.parametrize("form", ["tsv", "gz", "zip", "gz in UTF-16", "standard input"])

@@ -1,7 +1,7 @@
 """What people get wrong in tables: ids, columns that give the target away, columns of no use, texts that are numbers.
 
 A column gives the target away if a decision tree that sees only that column, as the network does, predicts rows that
-were left out of it: 99 % of the variance of numbers' ranks, or 99 % of the rows of each class on average.
+were left out: with a correlation of 0.99 between the ranks of numbers, or 99 % of the rows of each class on average.
 """
 
 import re
@@ -17,8 +17,9 @@ from natpn.cli.problems import listed
 
 FEW_ROWS = 20  # below which nothing is said of ids and targets
 GIVEN_AWAY = 0.99
+_FEW_OF_A_CLASS = 5  # of which nothing can be learned
+_HOPELESS = 0.8  # in the first part that is left out
 _ROWS, _COLUMNS, _FOLDS = 1000, 1000, 5  # rows and columns that are looked at for that, and parts left out in turn
-_FEW_OF_A_CLASS = 5
 _ID = re.compile(r"(?:^|[\W_])(?:id|key|uuid|guid|idx|index|row)(?:$|[\W_])|[a-z]I[dD]$|^Unnamed: 0$", re.ASCII)
 
 
@@ -44,7 +45,7 @@ def remarks(X: Any, y: NDArray[Any], target: str, columns: Sequence[Any], guesse
                 f"{name!r} is {sign!r} in {counts[sign]:,} rows, which is taken for a category; if nothing is known "
                 f"there, say --na {sign!r}"
             )
-    ids = [c.name for c in columns if len(y) >= FEW_ROWS and c.name not in known and _is_id(c, X)]
+    ids = [name for name in _ids(X, columns) if name not in known] if len(y) >= FEW_ROWS else []
     if ids:
         yield f"{_subject(ids, 'differs', 'differ')} in every row, as an id does, and cannot help; {_drop(ids)}"
     known.update(ids)
@@ -74,11 +75,16 @@ def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[st
     from natpn.tabular.frames import read_table
 
     rows = np.random.default_rng(0).permutation(len(y))[:_ROWS]
-    part = np.arange(len(rows)) % _FOLDS
     numbers = y.dtype.kind == "f"
+    if not numbers:
+        _, code, count = np.unique(y[rows], return_inverse=True, return_counts=True)
+        rows = rows[count[code] >= _FEW_OF_A_CLASS]
     truth = rankdata(y[rows]) if numbers else np.unique(y[rows], return_inverse=True)[1]
+    if not len(rows) or not np.ptp(truth):
+        return []
+    part = np.arange(len(rows)) % _FOLDS
     tree: Any = (DecisionTreeRegressor if numbers else DecisionTreeClassifier)(random_state=0)
-    quality = _explained if numbers else _recalled
+    quality = _correlation if numbers else _recalled
     found = []
     for column, cells in zip(columns[:_COLUMNS], read_table(X.take(rows)).columns(), strict=False):
         n = column.n_numbers
@@ -88,33 +94,36 @@ def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[st
         column.encode(cells, block[:, :n], block[:, n:])
         guess = np.zeros(len(rows))
         for fold in range(_FOLDS):
-            guess[part == fold] = tree.fit(block[part != fold], truth[part != fold]).predict(block[part == fold])
-        if quality(truth, guess) >= GIVEN_AWAY:
-            found.append(column.name)
+            left_out = part == fold
+            guess[left_out] = tree.fit(block[~left_out], truth[~left_out]).predict(block[left_out])
+            if quality(truth[left_out], guess[left_out]) < _HOPELESS:
+                break
+        else:
+            if quality(truth, guess) >= GIVEN_AWAY:
+                found.append(column.name)
     return found
 
 
-def _explained(truth: NDArray[Any], guess: NDArray[Any]) -> float:
-    """Return the share of the variance that is explained; 0 if there is none."""
-    variance = np.var(truth)
-    return float(1 - np.mean((truth - guess) ** 2) / variance) if variance else 0.0
+def _correlation(truth: NDArray[Any], guess: NDArray[Any]) -> float:
+    """Return the correlation; 0 if either does not vary."""
+    return float(np.corrcoef(truth, guess)[0, 1]) if np.ptp(truth) and np.ptp(guess) else 0.0
 
 
 def _recalled(truth: NDArray[Any], guess: NDArray[Any]) -> float:
-    """Return the share of rows that are found again, the mean over classes that are not rare; 0 if there is one."""
-    labels = np.flatnonzero(np.bincount(truth) >= _FEW_OF_A_CLASS)
-    return float(np.mean([np.mean(guess[truth == label] == label) for label in labels])) if len(labels) > 1 else 0.0
+    """Return the share of rows that are found again, the mean over classes."""
+    return float(np.mean([np.mean(guess[truth == label] == label) for label in np.unique(truth)]))
 
 
-def _is_id(column: Any, X: Any) -> bool:
-    """Say whether a column names rows: texts that all differ, or such whole numbers by their name or order."""
+def _ids(X: Any, columns: Sequence[Any]) -> Iterator[str]:
+    """Yield the columns that name rows: texts that all differ, or such whole numbers by their name or order."""
     from natpn.tabular.frames import read_table
 
-    for part in (X.slice(0, _ROWS), X):  # the first rows tell of most columns that they are none
-        (cells,) = read_table(part.select([column.name])).columns()
-        if not column.all_differ(cells):
-            return False
-    return not column.n_numbers or bool(_ID.search(column.name)) or _counts_up(cells.values)
+    first = read_table(X.slice(0, _ROWS)).columns()  # which tell of most columns that they are none
+    for column in [column for column, cells in zip(columns, first, strict=True) if column.all_differ(cells)]:
+        (cells,) = read_table(X.select([column.name])).columns()
+        named = not column.n_numbers or _ID.search(column.name) or _counts_up(cells.values)
+        if named and column.all_differ(cells):
+            yield column.name
 
 
 def _counts_up(values: Any) -> bool:

@@ -62,11 +62,11 @@ def look(counts: Mapping[str, int]) -> str | None:
     if not amounts or sum(counts[text] for text in amounts) < least:
         return None
     numbers = [found["number"] for found in amounts.values()]
-    options = "" if _are_numbers(numbers, PLAIN) else number_options(numbers)
-    if options is None:
+    needed = "" if _are_numbers(numbers, PLAIN) else number_options(numbers)
+    if needed is None:
         return None
     units = sorted({unit for found in amounts.values() for unit in (found["before"], found["after"]) if unit})
-    cures = [f"write them without {' and '.join(units)}"] * bool(units) + [f"say {options}"] * bool(options)
+    cures = [f"write them without {' and '.join(units)}"] * bool(units) + [f"say {needed}"] * bool(needed)
     return f"looks like numbers, as {shown(texts[0])}; {' and '.join(cures)}" if cures else None
 
 
