@@ -320,6 +320,28 @@ def test_an_excel_file_is_read_as_csv_is(clean, tmp_path):
     assert "row 20, column 'area': 'large' is not a finite number" in refused(fit(tmp_path / "b.xlsx", tmp_path / "m2"))
 
 
+def test_an_excel_file_that_is_damaged(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [["x", "y"], *([i % 7, i + 0.5] for i in range(200))]:
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    for part, name in ((b"<row", "rows.xlsx"), (b"<workbook", "book.xlsx")):
+        with zipfile.ZipFile(tmp_path / "a.xlsx") as old, zipfile.ZipFile(tmp_path / name, "w") as new:
+            for one in old.namelist():
+                content = old.read(one)
+                place = content.rfind(part)
+                new.writestr(one, content if place < 0 else content[: place + 9])
+        assert "is an Excel file that cannot be read" in refused(fit(tmp_path / name, tmp_path / "m", target="y"))
+
+
+def test_names_and_values_stay_in_their_line(tmp_path):
+    path = saved(tmp_path / "a.csv", {"a\nb": ["x\x1b[2J\n", "y"] * 20, "y": [str(i + 0.5) for i in range(40)]})
+    lines = done(fit(path, tmp_path / "m", target="y")).stdout.splitlines()
+    assert lines[1].split() == ["a", "b", "category", "2", "values:", "x", "[2J,", "y"]
+    assert lines[2].startswith("target ")
+
+
 def test_without_openpyxl_the_cure_is_told(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:

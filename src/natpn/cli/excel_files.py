@@ -69,10 +69,10 @@ def open_excel(name: str, file: IO[bytes], written: Written) -> Source:
             warnings.simplefilter("ignore")  # of drawings and the like, which hold no cells
             sheets = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets
     except Exception as error:  # whatever XML parsers and openpyxl raise on damage
-        raise Problem(f"{name} is an Excel file that cannot be read ({error}); save it again.") from None
+        raise _damaged(name, error) from None
     if len(sheets) > 1:
         note(f"{name} has {len(sheets)} sheets; the first, {sheets[0].title!r}, is read, save another as its own file")
-    rows = _rows(sheets[0], written) if sheets else iter(())
+    rows = _rows(sheets[0], name, written) if sheets else iter(())
     header = next(rows, None)
     if header is None:
         raise Problem(f"{name} has no cells in its first sheet; expected a header and rows.")
@@ -83,13 +83,24 @@ def open_excel(name: str, file: IO[bytes], written: Written) -> Source:
     return source
 
 
-def _rows(sheet: Any, written: Written) -> Iterator[tuple[int, list[str | None]]]:
+def _rows(sheet: Any, name: str, written: Written) -> Iterator[tuple[int, list[str | None]]]:
     """Yield the rows that have a cell, each with its number in the sheet."""
     sheet.reset_dimensions()  # what some programs say of the size is wrong
-    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+    rows = enumerate(sheet.iter_rows(values_only=True), 1)
+    while True:
+        try:
+            number, cells = next(rows)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise _damaged(name, error) from None
         texts = [_text(cell, written) for cell in cells]
         if any(text is not None for text in texts):
             yield number, texts
+
+
+def _damaged(name: str, error: Exception) -> Problem:
+    return Problem(f"{name} is an Excel file that cannot be read ({error}); save it again.")
 
 
 def _text(value: Any, written: Written) -> str | None:

@@ -68,7 +68,7 @@ def in_utf8(file: Stream, encoding: str, name: str) -> Stream:
                 raise Problem(
                     f"{name}: after byte {before:,} it is not text in {encoding}; say another --encoding."
                 ) from None
-        return text.removeprefix("\ufeff").encode()
+        return text.encode()
 
     # What is decoded may be longer than what was asked for; the next call has the rest.
     return _Buffered(rest)

@@ -56,7 +56,7 @@ def column_lines(columns: Sequence[Any]) -> Iterator[str]:
     Args:
         columns: The columns of a table (`natpn.tabular.Column`).
     """
-    cells = [(_short(c.name), c.words[0], c.facts, _missing(c)) for c in columns[:LISTED]]
+    cells = [(_short(c.name), c.words[0], _printable(c.facts), _missing(c)) for c in columns[:LISTED]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -67,7 +67,13 @@ def column_lines(columns: Sequence[Any]) -> Iterator[str]:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    plain = _printable(name)
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file that stays in its line and does nothing to a terminal."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
 def _missing(column: Any) -> str:

@@ -148,7 +148,7 @@ def _check_text(name: str, path: str, head: bytes, written: Written) -> None:
     if Path(path).suffix in (".parquet", ".pq"):
         raise Problem(f"{name} is not a Parquet file, or its beginning is damaged; write or copy it again.")
     if head.startswith(_OLD_EXCEL):
-        raise Problem(f"{name} is an Excel file of the old form (.xls); save it as .xlsx or CSV.")
+        raise Problem(f"{name} is an Excel file of the old form (.xls) or with a password; save it as .xlsx or CSV.")
     kind = next((kind for magic, kind in _OTHERS.items() if head.startswith(magic)), None)
     if kind or head.startswith((GZIP, ZIP)):
         raise Problem(f"{name} is compressed or packed ({kind or 'twice'}); unpack it first.")
