@@ -121,6 +121,12 @@ def test_two_classes_have_auc_precision_and_recall(truths, classes, new):
     assert "auc" not in run("evaluate", classes, new).stdout
 
 
+def test_rows_of_one_class_have_no_ranking(truths, tmp_path):
+    one = write(tmp_path / "a.csv", [row for row in rows(60, 1) if row[3] == "false"])
+    found = json.loads(run("evaluate", truths, one, "--json").stdout)
+    assert (found["auc"], found["recall"], found["precision"] or 0) == (None, None, 0)
+
+
 def test_baselines_are_what_scikit_learn_says_of_the_same_answer(model, classes, new):
     frame = pd.read_csv(new)
     y = frame["rent"].to_numpy()
