@@ -163,11 +163,12 @@ def test_a_fit_prints_the_kind_of_each_column(tmp_path):
         "fit", write(tmp_path / "a.csv", rows, header), "--target", "y", "--max-epochs", 1, "--out", tmp_path / "m"
     )
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert any(line.startswith("numbers 21 area (") and line.endswith("n6 and 13 more") for line in lines)
-    assert "categories 1 city (3 values)" in lines
-    assert "truth values 1 lift" in lines
-    assert "dates 1 built" in lines
-    assert "empty 1 nothing" in lines
+    assert any(line.startswith("area number ") and line.endswith(" 25 % missing") for line in lines)
+    assert "city category 3 values: a, b, c" in lines
+    assert "lift truth value 50 % true" in lines
+    assert any(line.startswith(f"built date {DAYS[0]} to ") for line in lines)
+    assert "nothing empty no value" in lines
+    assert any(line.startswith("n19 number ") for line in lines)
 
 
 # Types of columns.

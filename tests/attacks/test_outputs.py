@@ -197,7 +197,7 @@ def test_a_model_of_an_earlier_version_is_read_with_its_table_and_replaced(here)
     from natpn.estimators.placing import checksum
 
     config = json.loads(Path("model/config.json").read_text())
-    table = {key: value for key, value in config.pop("table").items() if key != "fitted"}
+    table = {key: value for key, value in config.pop("table").items() if key in ("target", "dropped")}
     del config["sha256"]
     Path("model/config.json").write_text(json.dumps(config | {"sha256": checksum(config)}))
     Path("model/table.json").write_text(json.dumps(table, indent=1))

@@ -81,3 +81,16 @@ def classes(place, train):
     result = run("fit", train, *arguments, "--out", place / "classes")
     assert result.exit_code == 0, result.output
     return str(place / "classes")
+
+
+@pytest.fixture(scope="session")
+def clean(tmp_path_factory):
+    """A clean table and a model of it, which a fit has nothing to say about."""
+    from cli.homes import done, fit, kinds, saved, table
+
+    place = tmp_path_factory.mktemp("clean")
+    path = saved(place / "a.csv", table())
+    result = done(fit(path, place / "m"))
+    assert result.stderr == ""
+    assert kinds(place / "m") == {"area": "number", "kind": "category", "built": "date"}
+    return path, str(place / "m")

@@ -45,7 +45,7 @@ def test_every_end_has_a_code_and_at_most_one_line(error, code, sentence, train,
         raise error
 
     monkeypatch.setattr(natpn.NatPNRegressor, "fit", fail)
-    result = run("fit", train, "--target", "rent", "--out", tmp_path / "m")
+    result = run("fit", train, "--target", "rent", "--drop", "flat", "--out", tmp_path / "m")
     assert result.exit_code == code
     assert result.stderr.startswith(sentence)
     assert result.stderr.count("\n") == bool(sentence)

@@ -5,12 +5,16 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.metrics import (
     accuracy_score,
     average_precision_score,
     log_loss,
     mean_absolute_error,
+    precision_score,
     r2_score,
+    recall_score,
     roc_auc_score,
     root_mean_squared_error,
 )
@@ -82,15 +86,64 @@ def test_pieces_change_nothing_but_memory(model, classes, new, monkeypatch):
         assert scores(estimator, X, y, ood=X) == pytest.approx(whole)
 
 
-def test_every_score_has_a_meaning_and_every_meaning_a_score(model, classes, new, other):
+@pytest.fixture(scope="module")
+def truths(place, train):
+    """A model of two classes: whether there is a lift."""
+    arguments = ["--target", "lift", "--drop", "flat", "--drop", "built", "--max-epochs", 1]
+    assert run("fit", train, *arguments, "--out", place / "truths").exit_code == 0
+    return str(place / "truths")
+
+
+def test_every_score_has_a_meaning_and_every_meaning_a_score(model, classes, truths, new, other):
     found = [
-        json.loads(run("evaluate", m, new, "--ood", o, "--json").stdout) for m, o in ((model, other), (classes, new))
+        json.loads(run("evaluate", m, new, "--ood", o, "--json").stdout)
+        for m, o in ((model, other), (classes, new), (truths, new))
     ]
-    assert set(found[0]) | set(found[1]) == set(MEANINGS) | {"rows", "ood_rows"}
+    assert set().union(*found) == set(MEANINGS) | {"rows", "ood_rows", "baselines"}
+    assert all(set(one["baselines"]) < set(one) for one in found)
     for sentence in MEANINGS.values():
         assert sentence.endswith(".")
     text = run("evaluate", model, new).stdout
     assert MEANINGS["rmse"] in text
+
+
+def test_two_classes_have_auc_precision_and_recall(truths, classes, new):
+    found = json.loads(run("evaluate", truths, new, "--json").stdout)
+    estimator, frame = natpn.load(truths), pd.read_csv(new)
+    p = estimator.predict_proba(frame[["area", "district", "rent"]])[:, 1]
+    truth, guess = frame["lift"].to_numpy(), p > 0.5
+    assert found["auc"] == pytest.approx(100 * roc_auc_score(truth, p))
+    assert found["precision"] == pytest.approx(100 * precision_score(truth, guess))
+    assert found["recall"] == pytest.approx(100 * recall_score(truth, guess))
+    share = 100 * truth.mean()
+    assert (found["baselines"]["precision"], found["baselines"]["auc"]) == pytest.approx((share, 50))
+    assert "Of the two classes, 'True' is the second." in run("evaluate", truths, new).stdout
+    assert "auc" not in run("evaluate", classes, new).stdout
+
+
+def test_rows_of_one_class_have_no_ranking(truths, tmp_path):
+    one = write(tmp_path / "a.csv", [row for row in rows(60, 1) if row[3] == "false"])
+    found = json.loads(run("evaluate", truths, one, "--json").stdout)
+    assert (found["auc"], found["recall"], found["precision"] or 0) == (None, None, 0)
+
+
+def test_baselines_are_what_scikit_learn_says_of_the_same_answer(model, classes, new):
+    frame = pd.read_csv(new)
+    y = frame["rent"].to_numpy()
+    same = json.loads(run("evaluate", model, new, "--json").stdout)["baselines"]
+    guess = DummyRegressor().fit(y, y).predict(y)
+    assert same["rmse"] == pytest.approx(root_mean_squared_error(y, guess))
+    assert same["mae"] == pytest.approx(mean_absolute_error(y, guess))
+    assert same["r2"] == 0
+    assert same["crps"] == pytest.approx(np.abs(y[:, None] - y).mean() / 2)
+    assert same["negative_log_likelihood"] == pytest.approx(-norm.logpdf(y, y.mean(), y.std()).mean(), rel=0.01)
+    labels = frame["district"].to_numpy()
+    same = json.loads(run("evaluate", classes, new, "--json").stdout)["baselines"]
+    shares = DummyClassifier(strategy="prior").fit(labels, labels).predict_proba(labels)
+    assert same["accuracy"] == pytest.approx(100 * pd.Series(labels).value_counts(normalize=True).max())
+    assert same["negative_log_likelihood"] == pytest.approx(log_loss(labels, shares))
+    line = next(line for line in run("evaluate", classes, new).stdout.splitlines() if "accuracy" in line)
+    assert line.split()[2] == f"{same['accuracy']:.4g}"
 
 
 def test_vectors_have_scores_too():

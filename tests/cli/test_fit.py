@@ -74,7 +74,7 @@ def test_the_target_and_the_options_decide_on_classes_or_numbers(cells, options,
 
 def test_rows_without_a_target_are_left_out_and_said_to_be(tmp_path):
     table = [*rows(60, 0)[:50], *([*r[:5], ""] for r in rows(10, 1))]
-    result = fit(write(tmp_path / "a.csv", table), tmp_path / "m")
+    result = fit(write(tmp_path / "a.csv", table), tmp_path / "m", "--drop", "flat")
     assert result.exit_code == 0, result.output
     assert result.stderr == "note: 10 of 60 rows have no 'rent' and are left out\n"
 
@@ -123,7 +123,7 @@ def test_standard_input(train, tmp_path):
         (["--target", "rent", "--family", "normal", "--task", "classes"], "leave one of them out"),
         (["--target", "rent", "--family", "categorical", "--task", "numbers"], "leave one of them out"),
         (["--target", "rent", "--family", "poisson"], "line 2, column 'rent': Poisson() expected a count"),
-        (["--target", "rent", "--device", "abacus"], "device"),
+        (["--target", "rent", "--drop", "flat", "--device", "abacus"], "device"),
         (["--target", "rent", "--ensemble", "0"], "--ensemble"),
         ([], "--target"),
     ],
@@ -214,5 +214,5 @@ def test_a_disk_that_fills_up_leaves_nothing(train, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    assert "the disk is full" in refused(fit(train, tmp_path / "m"))
+    assert "the disk is full" in refused(fit(train, tmp_path / "m", "--drop", "flat"))
     assert not list(tmp_path.iterdir())

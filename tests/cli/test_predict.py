@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
-from natpn.cli import reading
+from natpn.cli import csv_files
 
 
 def frame_of(result):
@@ -72,8 +72,8 @@ def test_types_are_those_of_training_whatever_the_first_rows_look_like(model, mo
         row[1:5] = ["", "7", "1", ""]
     path = write(tmp_path / "a.csv", table)
     whole = frame_of(run("predict", model, path))
-    monkeypatch.setattr(reading, "ROWS", 5)
-    monkeypatch.setattr(reading, "BLOCK", 120)
+    monkeypatch.setattr(csv_files, "ROWS", 5)
+    monkeypatch.setattr(csv_files, "BLOCK", 120)
     np.testing.assert_allclose(frame_of(run("predict", model, path))["prediction"], whole["prediction"])
 
 

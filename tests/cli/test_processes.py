@@ -38,11 +38,13 @@ finally:
 
 def test_an_interrupt_while_fitting_leaves_nothing(tmp_path):
     path = write(tmp_path / "a.csv", rows(4000, 0))
-    process = start("fit", path, "--target", "rent", "--out", tmp_path / "m", "--ensemble", 5)
+    process = start("fit", path, "--target", "rent", "--drop", "flat", "--out", tmp_path / "m", "--ensemble", 5)
     wait_for_training(process)
     process.send_signal(signal.SIGINT)
     began = time.perf_counter()
-    assert finish(process) == (130, "", "")
+    code, told, complaints = finish(process)
+    assert (code, complaints) == (130, "")
+    assert told.splitlines()[-1].startswith("  built ")  # the last column: nothing of the fit
     assert time.perf_counter() - began < 10
     assert [p.name for p in tmp_path.iterdir()] == ["a.csv"]
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from natpn.report import least, page, render
+from natpn.report.same_answer import baselines
 from natpn.report.scores import scores
 
 KINDS = ["labels", "many labels", "numbers", "conformal ensemble", "lognormal", "counts", "vectors", "images"]
@@ -108,8 +109,11 @@ def test_one_row_is_enough(case):
 @pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
 def test_the_scores_are_those_of_the_score_function(case):
     text = Page(render(case.model, case.X, case.y, ood=case.ood)).text
+    same = baselines(case.model, case.y)
     for name, value in scores(case.model, case.X, case.y, case.ood).items():
-        assert f"{page.story.NAMES[name]} {page.score_text(name, value)} {page.MEANINGS[name]}" in text
+        other = f"{page.score_text(name, same[name])} " if name in same else ""
+        assert f"{page.story.NAMES[name]} {page.score_text(name, value)} {other}{page.MEANINGS[name]}" in text
+    assert "The baseline is the same answer for every row" in text
 
 
 def test_every_score_has_a_name():

@@ -6,74 +6,23 @@ there are categories.
 
 A column of which at least nine texts in ten are of one kind, or all but such as "-", is one of that kind with mistakes
 in it: the first is named and the file refused, or they count as missing values, as `--bad-cells` says. So is a column
-of numbers with decimal commas or separators of thousands, which are always refused.
+of numbers with decimal commas or separators of thousands, unless `--decimal` and `--thousands` say how to read them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from natpn.cli.bad_cells import BadCells
+from natpn.cli.distinct import Place, Texts, encoded, is_text, texts_of
+from natpn.cli.looks import number_options
 from natpn.cli.problems import Problem
+from natpn.tabular.written import PLAIN, Written
 
-Place = Callable[[int], str]  # row → where that is in the file
 _MISSING = "say --bad-cells missing"
 
 
-@dataclass(frozen=True)
-class Texts:
-    """A column of texts of a file.
-
-    Attributes:
-        name: The name of the column.
-        distinct: Its distinct texts, as they are written.
-        codes: The place of each row's text among them, null where there is none.
-        where: The file.
-        place: Where in it a row is.
-    """
-
-    name: str
-    distinct: list[str]
-    codes: Any
-    where: str
-    place: Place
-
-    def counts(self) -> dict[str, int]:
-        """Return how often there is each text."""
-        import numpy as np
-
-        codes = self.codes.drop_null().to_numpy()
-        return dict(zip(self.distinct, np.bincount(codes, minlength=len(self.distinct)).tolist(), strict=True))
-
-    def row_of(self, texts: list[str]) -> int:
-        """Return the first row that has one of some texts."""
-        import numpy as np
-
-        wanted = set(texts)
-        places = [place for place, text in enumerate(self.distinct) if text in wanted]
-        return int(np.argmax(np.isin(self.codes.fill_null(-1).to_numpy(), places)))
-
-    def at(self, texts: list[str]) -> tuple[str, str]:
-        """Return where the first of some texts is, and which it is."""
-        row = self.row_of(texts)
-        text = self.distinct[self.codes[row].as_py()]
-        return f"{self.where}, {self.place(row)}, column {self.name!r}", text
-
-    def mapped(self, values: dict[str, Any], kind: Any) -> Any:
-        """Return a column in which each text is replaced; those without a value are missing."""
-        import pyarrow as pa
-
-        return pa.array([values.get(text) for text in self.distinct], kind).take(self.codes)
-
-
-def is_text(kind: Any) -> bool:
-    """Say whether a type is that of texts."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def infer(values: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
+def infer(values: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN) -> Any:
     """Return a column of texts as what it holds.
 
     Raises:
@@ -83,23 +32,24 @@ def infer(values: Any, name: str, where: str, place: Place, bad: BadCells) -> An
 
     from natpn.tabular.texts import kind_of_texts
 
-    numbers = _plain_numbers(values)
+    numbers = _plain_numbers(values, written)
     if numbers is not None:
         return numbers
-    texts = _texts(values, name, where, place)
-    kind, wrong = kind_of_texts(texts.counts())
-    _refuse_separators(texts, kind, wrong)
+    texts = texts_of(values, name, where, place)
+    kind, wrong = kind_of_texts(texts.counts(), written)
+    _refuse_separators(texts, kind, written)
     if kind == "category":
         return categories(values)
     if wrong and not bad.are_missing:
         spot, text = texts.at(wrong)
-        raise Problem(f"{spot}: {_fact(text, kind)}, but most of the column is; correct it, {_cures(name)}")
+        fact = _fact(text, kind, written)
+        raise Problem(f"{spot}: {fact}, but most of the column is; correct it, {_cures(name, text)}")
     if kind == "empty":
         return pa.nulls(len(values), pa.string())
-    return _typed(texts, kind, _readers(kind), wrong, bad)
+    return _typed(texts, kind, _reader(kind, written), wrong, bad)
 
 
-def mended(values: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
+def mended(values: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN) -> Any:
     """Return texts that have a type of their own, as in Parquet: as categories, unless nearly all are numbers.
 
     Raises:
@@ -107,14 +57,16 @@ def mended(values: Any, name: str, where: str, place: Place, bad: BadCells) -> A
     """
     from natpn.tabular.texts import kind_of_texts
 
-    texts = _texts(values, name, where, place)
-    kind, wrong = kind_of_texts(texts.counts())
+    texts = texts_of(values, name, where, place)
+    kind, wrong = kind_of_texts(texts.counts(), written)
     if kind != "number" or not wrong:
-        return values.combine_chunks().dictionary_encode()
-    return infer(values, name, where, place, bad)
+        return encoded(values)
+    return infer(values, name, where, place, bad, written)
 
 
-def convert(values: Any, column: Any, name: str, where: str, place: Place, bad: BadCells) -> Any:
+def convert(
+    values: Any, column: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN
+) -> Any:
     """Return a column as the model knows it; what the model reads itself is left as it is.
 
     Args:
@@ -124,6 +76,7 @@ def convert(values: Any, column: Any, name: str, where: str, place: Place, bad: 
         where: The file.
         place: Where in it a row is.
         bad: What to do with cells that are not of the column's kind.
+        written: How the file writes values.
 
     Raises:
         Problem: If a text is not of the column's kind.
@@ -133,7 +86,8 @@ def convert(values: Any, column: Any, name: str, where: str, place: Place, bad: 
     check_type(values, name, where)
     if not is_text(values.type) or column.kind in ("category", "empty"):
         return values
-    found = read_texts(values, column.kind, column.read_text, name, where, place, bad)
+    read = partial(column.read_text, written=written)
+    found = read_texts(values, column.kind, read, name, where, place, bad, written=written)
     # One type in every batch, also where all dates are missing.
     return found if getattr(column, "zone", None) is None else found.cast(pa.timestamp("us", "UTC"))
 
@@ -147,16 +101,17 @@ def read_texts(
     place: Place,
     bad: BadCells,
     cure: str = _MISSING,
+    written: Written = PLAIN,
 ) -> Any:
     """Return texts as values of a kind.
 
     Raises:
         Problem: If one is not of that kind; with the cure.
     """
-    numbers = _plain_numbers(values) if kind == "number" else None
+    numbers = _plain_numbers(values, written) if kind == "number" else None
     if numbers is not None:
         return numbers
-    texts = _texts(values, name, where, place)
+    texts = texts_of(values, name, where, place)
     wrong = [text for text in texts.distinct if _fails(read, text)]
     if wrong and not bad.are_missing:
         spot, text = texts.at(wrong)
@@ -168,9 +123,9 @@ def categories(values: Any) -> Any:
     """Return texts of a CSV file as categories: without spaces around them, and missing where nothing is left."""
     import pyarrow as pa
 
-    encoded = _encoded(values)
-    plain = [text.strip() or None for text in encoded.dictionary.to_pylist()]
-    return pa.array(plain, pa.string()).take(encoded.indices).dictionary_encode()
+    found = encoded(values)
+    plain = [text.strip() or None for text in found.dictionary.to_pylist()]
+    return pa.array(plain, pa.string()).take(found.indices).dictionary_encode()
 
 
 def truth_values(values: Any) -> Any:
@@ -181,7 +136,7 @@ def truth_values(values: Any) -> Any:
 
     if not is_text(values.type):
         return values
-    texts = _texts(values, "", "", str)
+    texts = texts_of(values, "", "", str)
     plain = {text.strip().lower() for text in texts.distinct if not is_mark(text)}
     if not plain or not plain <= {"true", "false"}:
         return values
@@ -208,15 +163,19 @@ def check_type(values: Any, name: str, where: str) -> None:
         )
 
 
-def _cures(name: str) -> str:
-    return f"leave it empty, {_MISSING}, or say --category {name} if they are names."
+def _cures(name: str, text: str) -> str:
+    from natpn.tabular.texts import PLACEHOLDER
+
+    na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
+    return f"leave it empty, {na}{_MISSING}, or say --category {name} if they are names."
 
 
-def _readers(kind: str) -> Callable[[str], Any]:
+def _reader(kind: str, written: Written) -> Callable[[str], Any]:
     from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
 
-    readers: dict[str, Callable[[str], Any]] = {"number": number_of_text, "boolean": truth_of_text}
-    return readers.get(kind, date_of_text)
+    if kind == "boolean":
+        return truth_of_text
+    return partial(number_of_text if kind == "number" else date_of_text, written=written)
 
 
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
@@ -228,13 +187,13 @@ def _fails(read: Callable[[str], Any], text: str) -> str | None:
     return None
 
 
-def _fact(text: str, kind: str) -> str:
+def _fact(text: str, kind: str, written: Written) -> str:
     """Say what is wrong with a text that is not like the rest."""
     from natpn.tabular.texts import date_of_text, shown
 
-    fact = _fails(_readers(kind), text)
+    fact = _fails(_reader(kind, written), text)
     if fact is None:  # a date, so it is the time zone
-        zone = getattr(date_of_text(text), "tzinfo", None)
+        zone = getattr(date_of_text(text, written), "tzinfo", None)
         return f"{shown(text)} is a date {'without' if zone is None else 'with'} a time zone"
     return fact
 
@@ -260,8 +219,8 @@ def _typed(texts: Texts, kind: str, read: Callable[[str], Any], wrong: list[str]
     return texts.mapped(micro, pa.int64()).cast(pa.timestamp("us", zone))
 
 
-def _refuse_separators(texts: Texts, kind: str, wrong: list[str]) -> None:
-    """Refuse numbers with decimal commas or separators of thousands, if they make up the column.
+def _refuse_separators(texts: Texts, kind: str, written: Written) -> None:
+    """Refuse numbers with decimal commas or separators of thousands that are not those of the file, if they make it up.
 
     Raises:
         Problem: With one whose meaning is sure, if there is one, and what to do.
@@ -271,34 +230,28 @@ def _refuse_separators(texts: Texts, kind: str, wrong: list[str]) -> None:
     if kind not in ("number", "category"):
         return
     counts = texts.counts()
-    advice = {text: separator_advice(text) for text in texts.distinct}
-    separated = [text for text in texts.distinct if advice[text]]
-    plain = [text for text in texts.distinct if not is_mark(text) and not _fails(number_of_text, text)]
-    known = sum(number for text, number in counts.items() if not is_mark(text))
-    if not separated or sum(counts[text] for text in (*separated, *plain)) < MOSTLY * known:
+    marked = [text for text in texts.distinct if not is_mark(text)]
+    plain = [text for text in marked if not _fails(partial(number_of_text, written=written), text)]
+    others = set(marked).difference(plain)
+    advice = {text: separator_advice(text) for text in texts.distinct if text in others}
+    separated = [text for text in advice if advice[text] or _fails(number_of_text, text) is None]
+    if not separated or sum(counts[text] for text in (*separated, *plain)) < MOSTLY * sum(counts[t] for t in marked):
         return
     sure = [text for text in separated if "decimal comma" in str(advice[text])]
     spot, text = texts.at(sure or separated)
-    raise Problem(f"{spot}: {text.strip()!r} {advice[text]}, or say --category {texts.name} if they are names.")
+    said = advice[text] if written.has_plain_numbers else "is not written as the options say; correct it"
+    options = number_options([*separated, *plain])
+    cure = f", say {options}" if options else ""
+    raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or say --category {texts.name} if they are names.")
 
 
-def _encoded(values: Any) -> Any:
-    import pyarrow as pa
-
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return whole.cast(pa.string()).dictionary_encode()
-
-
-def _texts(values: Any, name: str, where: str, place: Place) -> Texts:
-    encoded = _encoded(values)
-    return Texts(name, encoded.dictionary.to_pylist(), encoded.indices, where, place)
-
-
-def _plain_numbers(values: Any) -> Any:
+def _plain_numbers(values: Any, written: Written) -> Any:
     """Return finite numbers in plain form, None if a text is anything else: the quick way, with the same result."""
     import numpy as np
     import pyarrow as pa
 
+    if written.decimal != ".":
+        return None
     texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     numbers = _as_floats(texts)
     if numbers is None:  # perhaps only for spaces and empty cells

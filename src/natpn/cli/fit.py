@@ -10,12 +10,15 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.cli.advice import remarks
 from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.columns import categories, check_type, infer, is_text, mended
+from natpn.cli.columns import categories, check_type, infer, mended
+from natpn.cli.distinct import is_text, known
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
-from natpn.cli.reading import Source, read
+from natpn.cli.reading import read
+from natpn.cli.source import Source
 from natpn.cli.targets import (
     check_labels,
     check_support,
@@ -26,6 +29,8 @@ from natpn.cli.targets import (
     said_classes,
     targets_digest,
 )
+from natpn.cli.written_options import written_as, written_options
+from natpn.tabular.written import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
 
@@ -51,6 +56,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @bad_cells_option
+@written_options
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
 )
@@ -67,14 +73,15 @@ def fit(
     drop: tuple[str, ...],
     category: tuple[str, ...],
     bad_cells: str,
+    said: dict[str, Any],
     seed: int,
     max_epochs: int | None,
     device: str,
 ) -> None:
-    """Fit a model to DATA, a CSV or Parquet file (- reads standard input).
+    """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
 
-    Prints the family of the target, the kind of each column, the scores on rows that were held out, and where the
-    model is.
+    Prints how each column is read, the family of the target, the scores on rows that were held out, and where the model
+    is. The model remembers how DATA is written.
 
     \b
     Example:
@@ -88,11 +95,11 @@ def fit(
     if is_first_process():
         check_place(out, data)
     check_family(family)
-    source, table = read(data)
+    source, table = read(data, written=written_as(said))
     bad = BadCells(bad_cells)
     X = typed(source, table, target, drop, category, bad)
     task = task or ("classes" if target in category else None)
-    y, kept = target_of(table[target], target, source, task, family, bad)
+    y, kept = target_of(known(table[target], source.written), target, source, task, family, bad)
     bad.tell()
     if len(y) < 2:
         raise Problem(f"{source.name} has {len(y)} rows with a {target!r}; a model needs at least 2, better hundreds.")
@@ -114,7 +121,22 @@ def fit(
             note(suggestion)
     elif len(np.unique(y)) < 2:
         raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
-    train(X, y, target, drop, options, out)
+    if is_first_process():
+        tell_columns(source, X, y, target, category)
+    train(X, y, target, drop, options, out, source.written)
+
+
+def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
+    """Print how each column is read, and what is probably not meant."""
+    from natpn.tabular import TableTransform
+
+    columns = TableTransform().fit(X).columns
+    say(f"columns of {source.name}, as they are read:")
+    for line in column_lines(columns):
+        say(line)
+    guessed = [c.name for c in columns if source.texts and c.kind == "category" and c.name not in category]
+    for remark in remarks(X, y, target, columns, guessed):
+        note(remark)
 
 
 def check_family(family: str | None) -> None:
@@ -158,11 +180,12 @@ def _feature(values: Any, name: str, source: Source, is_category: bool, bad: Bad
     import pyarrow as pa
 
     check_type(values, name, source.name)
+    values = known(values, source.written)
     if is_category:
         return categories(values) if source.texts else values.cast(pa.string()).dictionary_encode()
     if not is_text(values.type):
         return values
-    return (infer if source.texts else mended)(values, name, source.name, source.place, bad)
+    return (infer if source.texts else mended)(values, name, source.name, source.place, bad, source.written)
 
 
 def _choices(name: str, names: list[str]) -> str:
@@ -178,8 +201,9 @@ def target_of(
     classes = said
     if said is None:
         # Counted below, where the cells are read for good.
-        known = infer(column, name, source.name, source.place, BadCells(bad.option)) if source.texts else column
-        classes = holds_classes(known, name)
+        bad_once = BadCells(bad.option)
+        found = infer(column, name, source.name, source.place, bad_once, source.written) if source.texts else column
+        classes = holds_classes(found, name)
     if classes:
         y, kept = labels(column, name, source)
         if said is None:
@@ -190,12 +214,21 @@ def target_of(
     return values[kept], kept
 
 
-def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: dict[str, Any], out: str) -> Saved | None:
+def train(
+    X: Any,
+    y: NDArray[Any],
+    target: str,
+    drop: Sequence[str],
+    options: dict[str, Any],
+    out: str,
+    written: Written = PLAIN,
+) -> Saved | None:
     """Fit, save and tell; returns None in all processes but the first."""
     import torch
 
     from natpn import parallel
     from natpn.estimators import NatPNClassifier, NatPNRegressor
+    from natpn.report.same_answer import baselines
     from natpn.report.scores import scores
 
     if "OMP_NUM_THREADS" not in os.environ:
@@ -210,21 +243,19 @@ def train(X: Any, y: NDArray[Any], target: str, drop: Sequence[str], options: di
     if not is_first_process():
         return None
     model.verbose = 0
-    saved = Saved(out, model, target, tuple(drop), targets_digest(y))
+    saved = Saved(out, model, target, tuple(drop), targets_digest(y), written)
     held_out = model.held_out_
     scored = held_out if len(held_out) else np.arange(len(y))
     found = scores(model, X.take(scored), y[scored])
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     say(f"target  {target}: {what}, family {model.family_!r}")
-    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns:")
-    for line in column_lines(saved.columns):
-        say(line)
+    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns")
     if len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")
     else:
         say("scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:")
-    for line in score_lines(found):
+    for line in score_lines(found, baselines(model, y[scored]), model):
         say(line)
     if len(y) < FEW_ROWS:
         note(

@@ -1,7 +1,7 @@
 """Models on disk, and new tables brought to the form that they know.
 
-`natpn fit` writes with the model which column was the target and which were left out, so that the same file can be
-given to the other commands.
+`natpn fit` writes with the model which column was the target, which were left out, and how the file wrote its values,
+so that the same file can be given to the other commands.
 """
 
 import contextlib
@@ -13,9 +13,11 @@ from typing import Any
 
 from natpn.cli.bad_cells import BadCells
 from natpn.cli.columns import convert
+from natpn.cli.distinct import known
 from natpn.cli.problems import Problem, listed, near, of_system
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 from natpn.cli.writing import as_input
+from natpn.tabular.written import PLAIN, Written
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Saved:
         target: The column that was the target; None if it was not `natpn fit` that wrote the model.
         dropped: The columns that were left out.
         fitted: A hash of the targets of the fit, to know its rows again.
+        written: How its table wrote numbers, dates and missing values.
     """
 
     path: str
@@ -35,6 +38,7 @@ class Saved:
     target: str | None = None
     dropped: tuple[str, ...] = ()
     fitted: str | None = None
+    written: Written = PLAIN
 
     @property
     def columns(self) -> list[Any]:
@@ -67,7 +71,12 @@ def save(saved: Saved) -> None:
     from natpn.estimators.saving import save as save_model
 
     try:
-        table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+        table = {
+            "target": saved.target,
+            "dropped": list(saved.dropped),
+            "fitted": saved.fitted,
+            "written": saved.written.to_config(),
+        }
         save_model(saved.model, saved.path, table)
     except OSError as error:
         raise of_system(error, saved.path) from None
@@ -107,7 +116,8 @@ def load(path: str) -> Saved:
     if not isinstance(model.inputs_, TableInputs):
         raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
     notes = table or {}
-    return Saved(path, model, notes.get("target"), tuple(notes.get("dropped", ())), notes.get("fitted"))
+    dropped = tuple(notes.get("dropped", ()))
+    return Saved(path, model, notes.get("target"), dropped, notes.get("fitted"), Written.of_table(table))
 
 
 def features(saved: Saved, source: Source, drop: Sequence[str] = (), keep: Sequence[str] = ()) -> list[str]:
@@ -173,8 +183,10 @@ def prepared(saved: Saved, names: list[str], table: Any, source: Source, first: 
     def place(row: int) -> str:
         return source.place(first + row)
 
-    columns = zip(names, saved.columns, strict=True)
-    return pa.table({name: convert(table[name], column, name, source.name, place, bad) for name, column in columns})
+    def brought(name: str, column: Any) -> Any:
+        return convert(known(table[name], source.written), column, name, source.name, place, bad, source.written)
+
+    return pa.table({name: brought(name, column) for name, column in zip(names, saved.columns, strict=True)})
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say
 from natpn.cli.problems import Problem, of_system
 from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.cli.written_options import written_options
 from natpn.outputs import check_apart
 
 
@@ -37,8 +38,16 @@ def part(module: str, name: str, extra: str) -> Any:
 @click.option("--ood", metavar="FILE", help="Rows unlike training.")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @bad_cells_option
+@written_options
 def report(
-    model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...], bad_cells: str
+    model: str,
+    data: str,
+    out: str,
+    target: str | None,
+    ood: str | None,
+    drop: tuple[str, ...],
+    bad_cells: str,
+    said: dict[str, Any],
 ) -> None:
     """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
 
@@ -48,7 +57,7 @@ def report(
     """
     render = part("natpn.report", "render", "report")
     check_out(out, PAGE, model, data, ood)
-    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said)
     write_text(out, render(saved.model, X, y, ood=other), PAGE)
     if out != "-":
         say(f"report  {out}")

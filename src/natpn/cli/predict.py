@@ -1,5 +1,7 @@
 """`natpn predict`: a model and new rows → predictions, in constant memory."""
 
+from typing import Any
+
 import click
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
@@ -8,6 +10,7 @@ from natpn.cli.printing import progress
 from natpn.cli.problems import Problem
 from natpn.cli.reading import opened
 from natpn.cli.writing import PREDICTIONS, TableWriter, check_out, is_parquet, replacing
+from natpn.cli.written_options import written_as, written_options
 
 
 @click.command(short_help="Predict new rows, in constant memory.")
@@ -24,6 +27,7 @@ from natpn.cli.writing import PREDICTIONS, TableWriter, check_out, is_parquet, r
     help="Probability with which lower and upper hold the target.",
 )
 @bad_cells_option
+@written_options
 @click.option(
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
@@ -35,13 +39,15 @@ def predict(
     drop: tuple[str, ...],
     coverage: float,
     bad_cells: str,
+    said: dict[str, Any],
     form: str | None,
 ) -> None:
-    """Predict the rows of DATA, a CSV or Parquet file (- reads standard input), with MODEL.
+    """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
 
     Writes a row for each row, in the same order: the prediction, its interval or the probabilities of the classes, the
     noise (aleatoric), what is not known (epistemic), familiarity, and whether the row is novel. Rows are read,
-    predicted and written in pieces: a file may be of any length. The target may be in DATA; it is not looked at.
+    predicted and written in pieces: a file may be of any length. The target may be in DATA; it is not looked at. Values
+    are taken to be written as in the file of the fit.
 
     \b
     Example:
@@ -52,7 +58,7 @@ def predict(
     saved = load(model)
     keep = [identifier] if identifier else []
     bad = BadCells(bad_cells)
-    with opened(data) as source:
+    with opened(data, written_as(said, saved.written)) as source:
         names = features(saved, source, drop, keep)
         first = 0
         with replacing(out, PREDICTIONS) as file, progress(source, "predict") as advance:

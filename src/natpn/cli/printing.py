@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,16 +11,10 @@ from typing import Any
 import click
 
 from natpn.cli.problems import is_first_process
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 
-KINDS = {
-    "number": "numbers",
-    "category": "categories",
-    "boolean": "truth values",
-    "date": "dates",
-    "empty": "empty",
-}
-NAMED = 8  # columns of a kind
+LISTED = 30  # columns
+_LONGEST = 40  # characters of a name
 
 
 def say(line: str = "") -> None:
@@ -34,40 +29,66 @@ def note(line: str) -> None:
         click.echo(f"note: {line}", err=True)
 
 
-def score_lines(scores: dict[str, float]) -> Iterator[str]:
-    """Yield a line for each score: its name, its value, and what it means."""
+def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) -> Iterator[str]:
+    """Yield a line for each score: its name, its value, what the same answer for every row scores, and what it means.
+
+    Args:
+        scores: The scores of a model.
+        same: The baselines, by the same names.
+        model: The model.
+    """
+    from natpn.report.same_answer import baseline_words
     from natpn.report.scores import MEANINGS
 
     width = max(map(len, scores))
+    yield f"  {'':<{width}}  {'model':>10}  {'baseline':>10}"
     for name, value in scores.items():
-        yield f"  {name:<{width}}  {value:>10.4g}  {MEANINGS[name]}"
+        other = f"{same[name]:.4g}" if name in same else ""
+        yield f"  {name:<{width}}  {value:>10.4g}  {other:>10}  {MEANINGS[name]}"
+    yield f"  The baseline is the same answer for every row: {baseline_words(model)}."
+    if "precision" in scores:
+        yield f"  Of the two classes, {str(model.classes_[1])!r} is the second."
 
 
 def column_lines(columns: Sequence[Any]) -> Iterator[str]:
-    """Yield a line for each kind of column: how many there are, and what the first are called and hold.
+    """Yield a line for each of the first columns: its name, kind, what it holds and the share missing; then the rest.
 
     Args:
-        columns: The columns of a fitted model (`natpn.tabular.Column`).
+        columns: The columns of a table (`natpn.tabular.Column`).
     """
-    for kind, word in KINDS.items():
-        found = [column for column in columns if column.kind == kind]
-        if found:
-            more = f" and {len(found) - NAMED:,} more" if len(found) > NAMED else ""
-            yield f"  {word:<12}  {len(found):>6,}  {', '.join(map(_described, found[:NAMED]))}{more}"
+    cells = [(_short(c.name), c.words[0], _printable(c.facts), _missing(c)) for c in columns[:LISTED]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    rest = Counter(column.words for column in columns[LISTED:])
+    if rest:
+        counts = ", ".join(f"{number:,} {words[number > 1]}" for words, number in rest.items())
+        yield f"  and {rest.total():,} more: {counts}"
 
 
-def _described(column: Any) -> str:
-    facts = [f"{column.n_levels:,} values"] if column.kind == "category" else []
-    if column.missing and column.kind != "empty":
-        facts.append(f"{100 * column.missing:.2g} % missing")
-    name = column.name if len(column.name) <= 40 else column.name[:39] + "…"
-    return f"{name} ({', '.join(facts)})" if facts else name
+def _short(name: str) -> str:
+    plain = _printable(name)
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file that stays in its line and does nothing to a terminal."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _missing(column: Any) -> str:
+    return f"{100 * column.missing:.2g} % missing" if column.missing and column.kind != "empty" else ""
 
 
 def as_json(values: dict[str, Any]) -> str:
     """Return JSON; what is no finite number is null there."""
-    plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
-    return json.dumps(plain, indent=1)
+    return json.dumps(_finite(values), indent=1)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def on_terminal() -> bool:

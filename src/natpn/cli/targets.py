@@ -3,16 +3,19 @@
 import hashlib
 import re
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from natpn.cli.bad_cells import BadCells
-from natpn.cli.columns import check_type, is_text, read_texts, truth_values
+from natpn.cli.columns import check_type, read_texts, truth_values
+from natpn.cli.distinct import is_text
+from natpn.cli.looks import look
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed
-from natpn.cli.reading import Source
+from natpn.cli.source import Source
 
 FEW = 20
 
@@ -56,6 +59,9 @@ def check_labels(y: NDArray[Any], name: str) -> None:
     """
     count = len(np.unique(y))
     if count > FEW and count > len(y) / 2:
+        seen = look(Counter(map(str, y.tolist())))
+        if seen:
+            raise Problem(f"--target {name}: it {seen}, or say --task classes if each is a class.")
         raise Problem(
             f"--target {name}: it holds {count:,} different texts in {len(y):,} rows, such as {str(y[0])!r}; make it "
             "one of numbers, or say --task classes if each is a class."
@@ -142,7 +148,8 @@ def numbers(
 
     values = truth_values(_plain(column))
     if is_text(values.type):
-        values = read_texts(values, "number", number_of_text, name, source.name, source.place, bad, cure)
+        read = partial(number_of_text, written=source.written)
+        values = read_texts(values, "number", read, name, source.name, source.place, bad, cure, source.written)
     try:
         if pa.types.is_boolean(values.type):
             values = pc.cast(values, pa.int8())
@@ -225,6 +232,8 @@ def targets_digest(y: NDArray[Any]) -> str:
 def hint(y: NDArray[np.float64], name: str) -> str | None:
     """Return a hint if numbers look like classes."""
     distinct = np.unique(y)
+    if distinct.tolist() == [0, 1]:
+        return f"{name!r} is 0 or 1, and is predicted as a number; if they stand for no and yes, say --task classes"
     if len(distinct) <= FEW and bool(np.all(distinct == np.floor(distinct))):
         return (
             f"{name!r} has {len(distinct)} distinct whole numbers, and is predicted as a number; if they stand for "

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from natpn.report import figures, story
 from natpn.report.facts import Facts, collect, read
 from natpn.report.least import Row, least_trusted
+from natpn.report.same_answer import baseline_words, baselines
 from natpn.report.scores import MEANINGS, scores
 
 _MAX_LABELS = 12
@@ -72,7 +73,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
     """
     X, y, ood = read(model, X, y, ood)
     facts = collect(model, X, y, ood)
-    found = scores(model, X, y, ood)
+    found, same = scores(model, X, y, ood), baselines(model, y)
     sections = [
         Section("model", "What is this model?", story.model(model, facts)),
         Section("scores", "How good are its predictions?", story.scores(facts), body="scores"),
@@ -86,7 +87,12 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         title=title or "How far can this model be trusted?",
         sections=sections,
         short=[s.sentences[0] for s in sections if s.name in _SHORT and s.sentences],
-        scores=[(story.NAMES.get(k, k), score_text(k, v), MEANINGS.get(k, "")) for k, v in found.items()],
+        scores=[
+            (story.NAMES.get(k, k), score_text(k, v), score_text(k, same[k]) if k in same else "", MEANINGS.get(k, ""))
+            for k, v in found.items()
+        ],
+        baseline=baseline_words(model),
+        second=str(model.classes_[1]) if "precision" in found else None,
         rows=least_trusted(model, X, facts),
         is_table=model.inputs_.kind == "table",
         matrix=_matrix(facts),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import mean_absolute_error, r2_score
+from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
@@ -24,6 +24,9 @@ MEANINGS = {
     "brier": "The paper's Brier score: 100 times the mean distance of the probabilities from the truth; 0 is perfect.",
     "brier_score": "Mean squared distance of the probabilities from the truth; 0 is perfect, 2 the worst.",
     "expected_calibration_error": "How far the model's confidence is from how often it is right, in %; 0 is best.",
+    "auc": "Of two classes: how well rows are ranked by the probability of the second; 100 is perfect, 50 is chance.",
+    "precision": "Share of the rows predicted as the second of two classes that are of it, in %.",
+    "recall": "Share of the rows of the second of two classes that are predicted as such, in %.",
     "rmse": "Typical error, large ones weigh more; in the unit of the target.",
     "mae": "Mean error, all weigh the same; in the unit of the target.",
     "r2": "Share of the target's variation that is explained; 1 is perfect, 0 no better than the mean.",
@@ -109,13 +112,26 @@ def _classes(model: Any, X: Any, y: Any) -> dict[str, Any]:
             sums["brier"] += weight * metrics.brier_norm(index[rows], p)
             sums["brier_score"] += weight * metrics.brier_score(index[rows], p)
             log_p = part.log_prob(np.asarray(y)[rows])
-            yield _row_numbers(part) | {"log_prob": log_p, "sure": p.max(1), "right": p.argmax(1) == index[rows]}
+            own = {"log_prob": log_p, "sure": p.max(1), "right": p.argmax(1) == index[rows], "last": p[:, -1]}
+            yield _row_numbers(part) | own
 
     rows = _concatenated(pieces())
-    return sums | {
-        "expected_calibration_error": metrics.expected_calibration_error(rows.pop("right"), rows.pop("sure")),
+    right, last = rows.pop("right"), rows.pop("last")
+    found = sums | {
+        "expected_calibration_error": metrics.expected_calibration_error(right, rows.pop("sure")),
         "negative_log_likelihood": metrics.negative_log_likelihood(rows.pop("log_prob")),
-        "rows": rows,
+    }
+    return found | (_second(index == 1, right, last) if len(model.classes_) == 2 else {}) | {"rows": rows}
+
+
+def _second(truth: NDArray[np.bool_], right: Floats, probability: Floats) -> dict[str, float]:
+    """Return how well the second of two classes is found; NaN where there are no such rows."""
+    predicted = truth == right
+    hits = np.sum(truth & predicted)
+    return {
+        "auc": 100 * roc_auc_score(truth, probability) if 0 < truth.mean() < 1 else np.nan,
+        "precision": 100 * hits / predicted.sum() if predicted.any() else np.nan,
+        "recall": 100 * hits / truth.sum() if truth.any() else np.nan,
     }
 
 

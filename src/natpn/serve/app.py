@@ -21,6 +21,7 @@ from natpn.serve.metrics import CONTENT_TYPE, Metrics
 from natpn.serve.predictor import Predictor
 from natpn.serve.rows import ArrayReader, Row, TableReader
 from natpn.serve.schema import columns_of
+from natpn.tabular.written import PLAIN, Written
 
 MAX_BODY = 16 * 2**20
 MAX_ROWS = 100_000
@@ -39,6 +40,7 @@ def create_app(
     max_body: int = MAX_BODY,
     max_rows: int = MAX_ROWS,
     allow_hosts: Iterable[str] = (),
+    written: Written = PLAIN,
 ) -> FastAPI:
     """Return the application that serves a fitted model.
 
@@ -49,6 +51,7 @@ def create_app(
         max_rows: How many rows a request may have.
         allow_hosts: Names by which the server may be asked, besides addresses and localhost. With a token and no names
             here, every name will do: a page of another site that takes a name of this server does not know the token.
+        written: How a CSV writes values.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
@@ -60,7 +63,7 @@ def create_app(
     metrics = Metrics()
     columns = columns_of(model)
     shape = model.inputs_.shape
-    reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows)
+    reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     bounds = (
         Bounds.of_array(shape, max_rows) if columns is None else Bounds.of_table([c.name for c in columns], max_rows)
     )

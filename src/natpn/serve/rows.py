@@ -16,6 +16,7 @@ import orjson
 from natpn.serve.errors import RequestError, listed, near, shown
 from natpn.serve.schema import date_form, takes_numbers, takes_truths
 from natpn.tabular import BooleanColumn, CategoryColumn, Column, DateColumn, NumberColumn
+from natpn.tabular.written import PLAIN, Written
 
 Row = list[Any]
 Check = Callable[[Any], Any]
@@ -29,14 +30,15 @@ class TableReader:
     Args:
         columns: Its columns.
         max_rows: How many rows a request may have.
+        written: How a CSV writes values.
     """
 
-    def __init__(self, columns: list[Column], max_rows: int) -> None:
+    def __init__(self, columns: list[Column], max_rows: int, written: Written = PLAIN) -> None:
         self._names = [column.name for column in columns]
         self._set = frozenset(self._names)
         self._max_rows = max_rows
         self._from_json = [(column.name, json_check(column)) for column in columns]
-        self._from_text = [(column.name, text_check(column)) for column in columns]
+        self._from_text = [(column.name, text_check(column, written)) for column in columns]
 
     def json(self, body: bytes) -> tuple[list[Row], bool]:
         """Return the rows, and whether they came as one row rather than as a list.
@@ -238,7 +240,7 @@ def too_many(count: int | None, limit: int) -> RequestError:
 def json_check(column: Column) -> Check:
     """Return a function that gives a JSON value of the column as the model takes it, or raises a ValueError.
 
-    A text is read as in a CSV.
+    A text is read as in a CSV that writes values plainly.
     """
     read = text_check(column)
     if isinstance(column, NumberColumn):
@@ -252,13 +254,13 @@ def json_check(column: Column) -> Check:
     return lambda value: read(value) if type(value) is str else others(value)
 
 
-def text_check(column: Column) -> Check:
+def text_check(column: Column, written: Written = PLAIN) -> Check:
     """Return a function that gives the text of a cell as the model takes it, or raises a ValueError."""
     expected = _expected(column)
 
     def check(text: str) -> Any:
         try:
-            return column.read_text(text)
+            return None if written.is_missing(text) else column.read_text(text, written)
         except ValueError as error:
             raise ValueError(
                 f"expected {expected}, but {error}. Correct it, or leave the cell empty (in JSON: null)."

@@ -11,9 +11,10 @@ from os import PathLike
 import torch
 import uvicorn
 
-from natpn.estimators import load
+from natpn.estimators.loading import load_with_table
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
 from natpn.serve.connections import Connection
+from natpn.tabular.written import Written
 
 _SHUTDOWN_SECONDS = 60
 _CONNECTIONS = 2_000
@@ -53,7 +54,15 @@ def run(
     """
     hosts = tuple(allow_hosts)
     names = hosts if token and not hosts else (host, *hosts)
-    app = create_app(load(directory), token=token, max_body=max_body, max_rows=max_rows, allow_hosts=names)
+    model, table = load_with_table(directory)
+    app = create_app(
+        model,
+        token=token,
+        max_body=max_body,
+        max_rows=max_rows,
+        allow_hosts=names,
+        written=Written.of_table(table),
+    )
     torch.set_num_threads(1)  # rows are few, and the other cores are for others
     sys.setswitchinterval(_TURN)
     gc.collect()

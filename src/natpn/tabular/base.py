@@ -16,6 +16,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Column(ABC):
     missing: float
 
     kind: ClassVar[str]
+    words: ClassVar[tuple[str, str]]  # for a person: one such column, and several
 
     @classmethod
     @abstractmethod
@@ -56,8 +58,12 @@ class Column(ABC):
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
     @abstractmethod
-    def read_text(self, text: str) -> Any:
+    def read_text(self, text: str, written: Written = PLAIN) -> Any:
         """Return the value that a text stands for in this column, None if it stands for a missing one.
+
+        Args:
+            text: The text.
+            written: How the file that it is from writes values.
 
         Raises:
             ValueError: If it stands for nothing here; with that fact.
@@ -70,6 +76,19 @@ class Column(ABC):
         For values that have a probability p instead, it is √(2 log(p_max / p)), where p_max is that of the most usual
         value: a Gaussian's density falls by the same factor so many deviations from its mean.
         """
+
+    @property
+    @abstractmethod
+    def facts(self) -> str:
+        """What it holds, in a few words for a person."""
+
+    def all_differ(self, cells: Cells) -> bool:
+        """Say whether nearly every row has a value of its own, of a type that may name the rows.
+
+        Args:
+            cells: The training values.
+        """
+        return False
 
     @property
     def summary(self) -> dict[str, Any]:

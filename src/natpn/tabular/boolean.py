@@ -13,6 +13,7 @@ from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import truth_of_text
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class BooleanColumn(Column):
     true: float
 
     kind = "boolean"
+    words = ("truth value", "truth values")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -62,7 +64,7 @@ class BooleanColumn(Column):
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
 
-    def read_text(self, text: str) -> bool | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> bool | None:
         """Return the truth value that a text stands for, None if it stands for a missing one."""
         return truth_of_text(text)
 
@@ -81,6 +83,11 @@ class BooleanColumn(Column):
 
     def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
+
+    @property
+    def facts(self) -> str:
+        """The share of true."""
+        return f"{100 * self.true:.2g} % true"
 
     @property
     def summary(self) -> dict[str, Any]:

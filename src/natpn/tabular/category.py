@@ -27,12 +27,16 @@ from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
 MIN_SHARE = 0.001
 # Of more rare levels than these only hashes are kept.
 MAX_NAMED = 1_000
+# From so many levels a known row on, they name rows.
+OWN = 0.95
+SHOWN = 20  # characters of a level, where levels are shown to a person
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,7 @@ class CategoryColumn(Column):
     n_singletons: int
 
     kind = "category"
+    words = ("category", "categories")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -153,7 +158,7 @@ class CategoryColumn(Column):
         key = _hash(text) if self.rare_hashes and text is not None else text
         return text is not None and (text in self._place or key in self._rare)
 
-    def read_text(self, text: str) -> str | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
         """Return the level that a text stands for, seen or not, None if it stands for a missing value.
 
         What training had as a level is that level, spaces and all; only other texts are trimmed and may be missing.
@@ -189,6 +194,18 @@ class CategoryColumn(Column):
         with np.errstate(divide="ignore"):
             logs = np.where(shares > 0, np.log(shares / shares.max()), 0.0)
         return odds_of(logs + self._log_events)[places][codes]
+
+    @property
+    def facts(self) -> str:
+        """How many levels there are, and the most frequent."""
+        count = "1 value" if self.n_levels == 1 else f"{self.n_levels:,} values"
+        names = [level if len(level) <= SHOWN else level[: SHOWN - 1] + "…" for level in self.levels[:3]]
+        more = ", …" if names and self.n_levels > len(names) else ""
+        return f"{count}{': ' if names else ''}{', '.join(names)}{more}"
+
+    def all_differ(self, cells: Cells) -> bool:
+        """Say whether nearly every known value is a level of its own."""
+        return self.n_levels >= OWN * self.n_rows * (1 - self.missing)
 
     @property
     def summary(self) -> dict[str, Any]:

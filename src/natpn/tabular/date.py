@@ -18,6 +18,7 @@ from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.texts import date_of_text, shown
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
@@ -42,6 +43,7 @@ class DateColumn(Column):
     deviations: list[float]
 
     kind = "date"
+    words = ("date", "dates")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -101,9 +103,9 @@ class DateColumn(Column):
             flags[:, 0] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(seconds))
 
-    def read_text(self, text: str) -> datetime.datetime | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> datetime.datetime | None:
         """Return the date that a text stands for, None if it stands for a missing one."""
-        date = date_of_text(text)
+        date = date_of_text(text, written)
         if date is not None and (date.tzinfo is None) != (self.zone is None):
             has, had = ("no time zone", "with one") if date.tzinfo is None else ("a time zone", "without one")
             raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
@@ -121,6 +123,11 @@ class DateColumn(Column):
 
     def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
+
+    @property
+    def facts(self) -> str:
+        """The first and the last day."""
+        return " to ".join(str(self.summary[end]).partition("T")[0] for end in ("earliest", "latest"))
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.texts import is_mark
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 
 class EmptyColumn(Column):
     """A column of missing values."""
 
     kind = "empty"
+    words = ("empty", "empty")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -40,13 +42,18 @@ class EmptyColumn(Column):
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
 
-    def read_text(self, text: str) -> str | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
         """Return the text, None if it stands for a missing value."""
         return None if is_mark(text) else text
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
         return odds_of(np.where(self._present(cells), self.log_never, 0.0))
+
+    @property
+    def facts(self) -> str:
+        """Nothing."""
+        return "no value"
 
     def _present(self, cells: Cells) -> NDArray[np.bool_]:
         levels, codes = to_levels(cells, self.name)

@@ -15,6 +15,7 @@ from natpn.tabular.convert import check_finite, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
 from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
+from natpn.tabular.written import PLAIN, Written
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
@@ -45,6 +46,7 @@ class NumberColumn(Column):
     whole: bool
 
     kind = "number"
+    words = ("number", "numbers")
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -94,9 +96,9 @@ class NumberColumn(Column):
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode_cells([cells], numbers, flags)
 
-    def read_text(self, text: str) -> float | None:
+    def read_text(self, text: str, written: Written = PLAIN) -> float | None:
         """Return the number that a text stands for, None if it stands for a missing one."""
-        return number_of_text(text)
+        return number_of_text(text, written)
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""
@@ -117,6 +119,17 @@ class NumberColumn(Column):
             return None
         with np.errstate(over="ignore"):
             return np.abs(numbers - self.minimum) > TOLERANCE * abs(self.minimum)
+
+    @property
+    def facts(self) -> str:
+        """The smallest and the largest."""
+        return f"{self.minimum:.6g} to {self.maximum:.6g}"
+
+    def all_differ(self, cells: Cells) -> bool:
+        """Say whether all are whole numbers, and no two the same."""
+        numbers = to_numbers(cells, self.name)
+        known = numbers[~np.isnan(numbers)]
+        return self.whole and len(np.unique(known)) == len(known)
 
     @property
     def summary(self) -> dict[str, Any]:

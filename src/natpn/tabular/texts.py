@@ -10,7 +10,8 @@
 | 2024-12-31, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
 | anything | categories | itself |
 
-Spaces around a text mean nothing, unless training had a category with just these spaces.
+Spaces around a text mean nothing, unless training had a category with just these spaces. Files may write numbers, dates
+and missing values in other ways, which `Written` describes.
 """
 
 import datetime
@@ -18,6 +19,8 @@ import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Literal
+
+from natpn.tabular.written import PLAIN, Written
 
 Kind = Literal["number", "boolean", "date", "category", "empty"]
 
@@ -40,16 +43,16 @@ def is_mark(text: str) -> bool:
     return text.strip().lower() in MARKS
 
 
-def number_of_text(text: str) -> float | None:
+def number_of_text(text: str, written: Written = PLAIN) -> float | None:
     """Return the number that a text stands for, None if it stands for a missing value.
 
     Raises:
         ValueError: If it is neither, or too large for float64.
     """
-    number = _number(text)
+    number = _number(text, written)
     if number is not None or is_mark(text):
         return number
-    advice = separator_advice(text)
+    advice = separator_advice(text) if written.has_plain_numbers else None
     raise ValueError(f"{shown(text)} is not a finite number" + (f": it {advice}" if advice else ""))
 
 
@@ -65,13 +68,13 @@ def truth_of_text(text: str) -> bool | None:
     raise ValueError(f"{shown(text)} is no truth value")
 
 
-def date_of_text(text: str) -> datetime.datetime | None:
+def date_of_text(text: str, written: Written = PLAIN) -> datetime.datetime | None:
     """Return the date that a text stands for, None if it stands for a missing value.
 
     Raises:
         ValueError: If it is neither.
     """
-    date = _date(text)
+    date = _date(text, written)
     if date is not None or is_mark(text):
         return date
     raise ValueError(f"{shown(text)} is not a date")
@@ -90,7 +93,7 @@ def separator_advice(text: str) -> str | None:
     return None
 
 
-def kind_of_texts(counts: Mapping[str, int]) -> tuple[Kind, list[str]]:
+def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN) -> tuple[Kind, list[str]]:
     """Return the kind of column that texts call for, and which of them are not of that kind.
 
     Texts of which at least nine in ten are of one kind are of that kind; what people write for missing values, as "-",
@@ -98,14 +101,15 @@ def kind_of_texts(counts: Mapping[str, int]) -> tuple[Kind, list[str]]:
 
     Args:
         counts: How often there is each text.
+        written: How the file writes values.
     """
     known = [text for text in counts if not is_mark(text)]
     if not known:
         return "empty", []
-    readers: list[tuple[Kind, Callable[[list[str]], list[str]]]]
+    readers: list[tuple[Kind, Callable[[list[str], Written], list[str]]]]
     readers = [("number", _no_numbers), ("boolean", _no_truths), ("date", _no_dates)]
     for kind, others in readers:
-        bad = others(known)
+        bad = others(known, written)
         if len(bad) == len(known):
             continue
         doubtful = sum(counts[text] for text in bad if not PLACEHOLDER.fullmatch(text.strip()))
@@ -121,37 +125,38 @@ def shown(text: str) -> str:
     return repr(plain) if len(plain) <= 60 else repr(plain[:60]) + "…"
 
 
-def _number(text: str) -> float | None:
-    plain = text.strip()
-    if not _NUMBER.fullmatch(plain):
+def _number(text: str, written: Written) -> float | None:
+    plain = written.number(text.strip())
+    if plain is None or not _NUMBER.fullmatch(plain):
         return None
     number = float(plain)
     return number if isfinite(number) else None
 
 
-def _date(text: str) -> datetime.datetime | None:
+def _date(text: str, written: Written) -> datetime.datetime | None:
     plain = text.strip()
-    if not plain[:1].isdigit():
-        return None
+    date = written.date(plain)
+    if date is not None or not plain[:1].isdigit():
+        return date
     try:
         return datetime.datetime.fromisoformat(plain)
     except ValueError:
         return None
 
 
-def _no_numbers(texts: list[str]) -> list[str]:
-    return [text for text in texts if _number(text) is None]
+def _no_numbers(texts: list[str], written: Written) -> list[str]:
+    return [text for text in texts if _number(text, written) is None]
 
 
-def _no_truths(texts: list[str]) -> list[str]:
+def _no_truths(texts: list[str], written: Written) -> list[str]:
     return [text for text in texts if text.strip().lower() not in TRUTHS]
 
 
-def _no_dates(texts: list[str]) -> list[str]:
+def _no_dates(texts: list[str], written: Written) -> list[str]:
     """Return what are no dates, and of dates with and without a time zone the rarer ones."""
     aware: dict[str, bool | None] = {}
     for text in texts:
-        date = _date(text)
+        date = _date(text, written)
         aware[text] = None if date is None else date.tzinfo is not None
     with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
     return [text for text, has in aware.items() if has is not (with_zone > without)]

@@ -1,0 +1,138 @@
+"""What people get wrong in tables: ids, columns that give the target away, columns of no use, texts that are numbers.
+
+A column gives the target away if a decision tree that sees only that column, as the network does, predicts rows that
+were left out: with a correlation of 0.99 between the ranks of numbers, or 99 % of the rows of each class on average.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.cli.looks import look, placeholder
+from natpn.cli.problems import listed
+
+FEW_ROWS = 20  # below which nothing is said of ids and targets
+GIVEN_AWAY = 0.99
+_FEW_OF_A_CLASS = 5  # of which nothing can be learned
+_HOPELESS = 0.8  # in the first part that is left out
+_ROWS, _COLUMNS, _FOLDS = 1000, 1000, 5  # rows and columns that are looked at for that, and parts left out in turn
+_ID = re.compile(r"(?:^|[\W_])(?:id|key|uuid|guid|idx|index|row)(?:$|[\W_])|[a-z]I[dD]$|^Unnamed: 0$", re.ASCII)
+
+
+def remarks(X: Any, y: NDArray[Any], target: str, columns: Sequence[Any], guessed: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence with the cure for each thing that is probably not meant.
+
+    Args:
+        X: The features, as a pyarrow table.
+        y: The targets.
+        target: Their name.
+        columns: The features as `natpn.tabular` knows them.
+        guessed: Those of them that are categories by what they hold, not by what they were said to be.
+    """
+    known = set()  # of which something has been said
+    for name in guessed:
+        counts = {pair["values"]: pair["counts"] for pair in X[name].value_counts().to_pylist() if pair["values"]}
+        seen, sign = look(counts), placeholder(counts)
+        if seen:
+            known.add(name)
+            yield f"{name!r} is read as categories, but {seen}"
+        elif sign:
+            yield (
+                f"{name!r} is {sign!r} in {counts[sign]:,} rows, which is taken for a category; if nothing is known "
+                f"there, say --na {sign!r}"
+            )
+    ids = [name for name in _ids(X, columns) if name not in known] if len(y) >= FEW_ROWS else []
+    if ids:
+        yield f"{_subject(ids, 'differs', 'differ')} in every row, as an id does, and cannot help; {_drop(ids)}"
+    known.update(ids)
+    constant = [c.name for c in columns if c.name not in known and not c.n_numbers + c.n_flags]
+    if constant:
+        yield f"{_subject(constant, 'is', 'are')} the same in all rows, and cannot help; {_drop(constant)}"
+    given = giving_away(X, y, columns, known) if len(y) >= FEW_ROWS else []
+    if given:
+        yield (
+            f"{_subject(given, 'almost gives', 'almost give')} {target!r} away; if not known before {target!r} is, "
+            f"{_drop(given)}"
+        )
+
+
+def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[str]) -> list[str]:
+    """Return the columns from each of which alone the target can be predicted almost without error.
+
+    Args:
+        X: The features, as a pyarrow table.
+        y: The targets.
+        columns: The features as `natpn.tabular` knows them.
+        without: Those not to look at.
+    """
+    from scipy.stats import rankdata
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    from natpn.tabular.frames import read_table
+
+    rows = np.random.default_rng(0).permutation(len(y))[:_ROWS]
+    numbers = y.dtype.kind == "f"
+    if not numbers:
+        _, code, count = np.unique(y[rows], return_inverse=True, return_counts=True)
+        rows = rows[count[code] >= _FEW_OF_A_CLASS]
+    truth = rankdata(y[rows]) if numbers else np.unique(y[rows], return_inverse=True)[1]
+    if not len(rows) or not np.ptp(truth):
+        return []
+    part = np.arange(len(rows)) % _FOLDS
+    tree: Any = (DecisionTreeRegressor if numbers else DecisionTreeClassifier)(random_state=0)
+    quality = _correlation if numbers else _recalled
+    found = []
+    for column, cells in zip(columns[:_COLUMNS], read_table(X.take(rows)).columns(), strict=False):
+        n = column.n_numbers
+        block = np.zeros((len(rows), n + column.n_flags), np.float32)
+        if column.name in without or not block.shape[1]:
+            continue
+        column.encode(cells, block[:, :n], block[:, n:])
+        guess = np.zeros(len(rows))
+        for fold in range(_FOLDS):
+            left_out = part == fold
+            guess[left_out] = tree.fit(block[~left_out], truth[~left_out]).predict(block[left_out])
+            if quality(truth[left_out], guess[left_out]) < _HOPELESS:
+                break
+        else:
+            if quality(truth, guess) >= GIVEN_AWAY:
+                found.append(column.name)
+    return found
+
+
+def _correlation(truth: NDArray[Any], guess: NDArray[Any]) -> float:
+    """Return the correlation; 0 if either does not vary."""
+    return float(np.corrcoef(truth, guess)[0, 1]) if np.ptp(truth) and np.ptp(guess) else 0.0
+
+
+def _recalled(truth: NDArray[Any], guess: NDArray[Any]) -> float:
+    """Return the share of rows that are found again, the mean over classes."""
+    return float(np.mean([np.mean(guess[truth == label] == label) for label in np.unique(truth)]))
+
+
+def _ids(X: Any, columns: Sequence[Any]) -> Iterator[str]:
+    """Yield the columns that name rows: texts that all differ, or such whole numbers by their name or order."""
+    from natpn.tabular.frames import read_table
+
+    first = read_table(X.slice(0, _ROWS)).columns()  # which tell of most columns that they are none
+    for column in [column for column, cells in zip(columns, first, strict=True) if column.all_differ(cells)]:
+        (cells,) = read_table(X.select([column.name])).columns()
+        named = not column.n_numbers or _ID.search(column.name) or _counts_up(cells.values)
+        if named and column.all_differ(cells):
+            yield column.name
+
+
+def _counts_up(values: Any) -> bool:
+    return bool((np.diff(np.asarray(values, np.float64)) == 1).all())
+
+
+def _subject(names: Sequence[str], one: str, several: str) -> str:
+    return f"{listed(names)} {one if len(names) == 1 else several}"
+
+
+def _drop(names: Sequence[str]) -> str:
+    return f"say --drop {shlex.quote(names[0])}" if len(names) == 1 else "leave them out with --drop"

@@ -1,0 +1,165 @@
+"""How a file writes numbers, dates and missing values, where it does not do so in the plain form of `texts`.
+
+| setting | texts | they are |
+|---|---|---|
+| decimal "," | 12,5 | 12.5; then 12.5 is no number |
+| thousands "," | 9,171 and 12,34,567 | 9171 and 1234567; groups of two or three digits, the last of three |
+| dates "day-first", "month-first" | 14.12.2023, 12/14/2023 14:30 | the 14th of December 2023 |
+| dates "%d %b %y" | 14 Dec 23 | the same, by `datetime.strptime` |
+| na "-999" | -999, and -999.0 | missing |
+
+Dates in ISO form are read whatever `dates` says, unless they have that form as well.
+"""
+
+import datetime
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from natpn.tabular.config import Fields
+
+ORDERS = ("day-first", "month-first")
+_SPACES = " \u00a0\u2009\u202f"
+_APOSTROPHES = "'’"
+_ORDERED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?:[ T,]\s*(\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?")
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a file writes its values.
+
+    Attributes:
+        decimal: The sign before decimals, "." or ",".
+        thousands: The sign between thousands; none if empty.
+        dates: "day-first", "month-first", or a format of `datetime.strptime`; ISO form alone if empty.
+        na: Texts that stand for missing values, besides the usual ones.
+        encoding: How characters are written.
+    """
+
+    decimal: str = "."
+    thousands: str = ""
+    dates: str = ""
+    na: tuple[str, ...] = ()
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if self.decimal not in (".", ","):
+            raise ValueError(f"decimal: expected . or , but got {self.decimal!r}")
+        if self.thousands and (len(self.thousands) != 1 or self.thousands.isalnum() or self.thousands in '+-"'):
+            raise ValueError(f"thousands: expected one sign, such as , or ' or a space, but got {self.thousands!r}")
+        if self.thousands == self.decimal:
+            other = "," if self.decimal == "." else "."
+            raise ValueError(
+                f"thousands: {self.thousands} is the decimal sign as well; say that the decimal sign is {other}"
+            )
+        try:
+            " ".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise ValueError(
+                f"encoding: there is no {self.encoding!r}; known are utf-8, utf-16, latin1, cp1252 and others"
+            ) from None
+        if self.dates and self.dates not in ORDERS and not _is_format(self.dates):
+            raise ValueError(
+                f"dates: expected {' or '.join(ORDERS)}, or a format with day, month and year such as %d.%m.%Y, but "
+                f"got {self.dates!r}"
+            )
+
+    def to_config(self) -> dict[str, Any]:
+        """Return this as JSON can hold it."""
+        return asdict(self) | {"na": list(self.na)}
+
+    @classmethod
+    def from_config(cls, config: Any) -> Self:
+        """Return what `to_config` described.
+
+        Raises:
+            ValueError: If it is not such a description.
+        """
+        texts = ("decimal", "thousands", "dates", "encoding")
+        read = Fields(config, "How the table was written", [*texts, "na"])
+        return cls(**{name: read.text(name) for name in texts}, na=tuple(read.texts("na")))
+
+    @classmethod
+    def of_table(cls, table: dict[str, Any] | None) -> Self:
+        """Return how the table of a fit was written, by what is saved about it; plainly if nothing is."""
+        return cls.from_config(table["written"]) if table and "written" in table else cls()
+
+    def is_missing(self, text: str) -> bool:
+        """Say whether a text is one of those that stand for missing values here, or the same number as one."""
+        plain = text.strip()
+        return plain in self.na or (bool(self.missing_numbers) and _float(self.number(plain)) in self.missing_numbers)
+
+    @property
+    def has_plain_numbers(self) -> bool:
+        """Whether numbers have a decimal point and nothing between thousands."""
+        return self.decimal == "." and not self.thousands
+
+    def number(self, text: str) -> str | None:
+        """Return a number with a decimal point and nothing between thousands; None if it is not written as here."""
+        if self.has_plain_numbers:
+            return text
+        found = self._number.fullmatch(text)
+        if not found:
+            return None
+        whole, decimals, power = found.groups("")
+        return re.sub(r"[^\d+-]", "", whole) + (f".{decimals}" if decimals else "") + power
+
+    def date(self, text: str) -> datetime.datetime | None:
+        """Return the date of a text in the form of `dates`; None if it is not one."""
+        try:
+            if self.dates in ORDERS:
+                return _ordered(text, self.dates == "day-first")
+            return datetime.datetime.strptime(text, self.dates) if self.dates else None
+        except ValueError:
+            return None
+
+    @cached_property
+    def missing_numbers(self) -> frozenset[float]:
+        """The numbers that stand for missing values."""
+        return frozenset(number for text in self.na if (number := _float(text)) is not None)
+
+    @cached_property
+    def _number(self) -> re.Pattern[str]:
+        sign = next((alike for alike in (_SPACES, _APOSTROPHES) if self.thousands and self.thousands in alike), None)
+        between = f"[{sign or re.escape(self.thousands)}]" if self.thousands else "(?!)"
+        grouped = rf"[+-]?\d{{1,3}}(?:{between}\d{{2,3}})*{between}\d{{3}}"
+        point = re.escape(self.decimal)
+        return re.compile(rf"({grouped}|[+-]?\d+|[+-]?(?={point}\d))(?:{point}(\d*))?([eE][+-]?\d+)?", re.ASCII)
+
+
+PLAIN = Written()
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _is_format(form: str) -> bool:
+    """Say whether a format gives a day back."""
+    day = datetime.datetime(2023, 12, 14)
+    try:
+        return datetime.datetime.strptime(day.strftime(form), form).date() == day.date()
+    except ValueError:
+        return False
+
+
+def _ordered(text: str, day_first: bool) -> datetime.datetime | None:
+    found = _ORDERED.fullmatch(text)
+    if not found:
+        return None
+    first, _, second, year, time = found.groups()
+    day, month = (first, second) if day_first else (second, first)
+    short = len(year) == 2
+    date = datetime.datetime.strptime(f"{day} {month} {year}", "%d %m %y" if short else "%d %m %Y")
+    return (
+        date if time is None else datetime.datetime.combine(date, datetime.time.fromisoformat(time.zfill(_width(time))))
+    )
+
+
+def _width(time: str) -> int:
+    """Return the length of a time whose hour has two digits."""
+    return len(time) + (time[1] == ":")
