@@ -94,7 +94,10 @@ def factorial_remainder(y: Tensor) -> Tensor:
 
 
 def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
-    result: Tensor = function.apply(*arguments)
+    # `Function.apply` reads the signature of `forward` at every call, which takes far longer than a batch's arithmetic.
+    # Only compilers and `torch.func` need what it does with it.
+    special = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    result: Tensor = (function if special else super(Function, function)).apply(*arguments)
     return result
 
 
