@@ -19,6 +19,8 @@ from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
+from natpn.training.adam import FlatParameters
+from natpn.training.backpropagation import Backpropagation, backpropagation
 
 
 class Trainee(nn.Module, ABC):
@@ -41,6 +43,10 @@ class Trainee(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …), or (M, B, …) for stacked members."""
+
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return losses and gradients of all parameters without autograd, if they can be had."""
+        return None
 
     def settle(self, x: Tensor) -> None:
         """Set the running mean of the latents to that of a sample.
@@ -69,8 +75,17 @@ class PlainLoss(Trainee):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …)."""
+        return self._losses(self._network[0].read(self._latent(x))[1], y)
+
+    def _losses(self, raw: Tensor, y: Tensor) -> Tensor:
+        return self._network[0].family.log_likelihood(raw, y) / -self.scale
+
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return the passes of a tabular encoder."""
         network = self._network[0]
-        return -network.family.log_likelihood(network.read(self._latent(x))[1], y) / self.scale
+        if not isinstance(network.encoder, TabularEncoder):
+            return None
+        return backpropagation(network.encoder.layers, network.normalisation, network.decoder, self._losses, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
@@ -104,7 +119,15 @@ class StackedPlainLoss(Trainee):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
-        return -self.family.log_likelihood(self.stacked.read(self.stacked.map(x))[1], y) / self.scale
+        return self._losses(self.stacked.read(self.stacked.map(x))[1], y)
+
+    def _losses(self, raw: Tensor, y: Tensor) -> Tensor:
+        return self.family.log_likelihood(raw, y) / -self.scale
+
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return the passes of the stacked encoders."""
+        stacked = self.stacked
+        return backpropagation(stacked.layers, stacked.normalisation, stacked.decoder, self._losses, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
