@@ -41,7 +41,7 @@ def widen(x: Tensor) -> Tensor:
     """Return x in float64; gradients come back in x's precision, saturated instead of infinite."""
     if x.dtype == torch.float64 or x.device.type == "mps":  # Apple's GPUs have no doubles
         return x
-    return _apply(_Widen, x) if x.is_floating_point() else x.double()
+    return _apply(_Widen, x) if x.requires_grad else x.double()
 
 
 def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -98,6 +98,23 @@ class Family(ABC):
         """
         return self.posterior(self.evidence(self.link(raw), 0.0)).likelihood().log_prob(y)
 
+    def log_likelihood_and_slope(self, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `log_likelihood`, and the gradient of its sum over targets, each times its share.
+
+        Training asks for it at every step: a family may have it without autograd, which takes longer than the
+        arithmetic of a batch.
+
+        Args:
+            raw: Raw outputs, shape (..., S).
+            y: Targets.
+            share: How much each target counts, shape (...).
+        """
+        with torch.enable_grad():
+            leaf = raw.detach().requires_grad_()
+            value = self.log_likelihood(leaf, y)
+            (slope,) = torch.autograd.grad(value, leaf, share)
+        return value.detach(), slope
+
     def prior(
         self,
         chi: Tensor | Sequence[float] | float | None = None,

@@ -32,6 +32,12 @@ class LogNormal(Normal):
         log_y = self.support.check(y).log()
         return Normal().log_likelihood(raw, log_y) - log_y.to(raw.dtype)
 
+    def log_likelihood_and_slope(self, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same, and its gradient, without autograd."""
+        log_y = self.support.check(y).log()
+        value, slope = Normal().log_likelihood_and_slope(raw, log_y, share)
+        return value - log_y.to(raw.dtype), slope
+
     def _statistics(self, y: Tensor) -> Tensor:
         return super()._statistics(y.log())
 

@@ -12,6 +12,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -73,6 +74,24 @@ class Normal(Family):
         squared = (self.support.check(y) - mean).square() / variance
         return narrow(-HALF_LOG_2PI - 0.5 * (variance.log() + squared), raw.dtype)
 
+    @torch.no_grad()
+    def log_likelihood_and_slope(self, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same, and its gradient, in the operations that autograd would use, and without autograd."""
+        y = self.support.check(y)
+        cut = raw.clamp(*_limits(raw.dtype, raw.device))
+        mean, log_variance = cut.unbind(-1)
+        spread = log_variance.exp()
+        variance = (spread + _SMALLEST_VARIANCE).to(y.dtype)
+        apart = y - mean.to(y.dtype)
+        ratio = apart.square() / variance
+        value = variance.log().add_(ratio).mul_(-0.5).sub_(HALF_LOG_2PI)
+        inner = share.to(y.dtype) * -0.5
+        by_ratio = inner / variance
+        by_variance = by_ratio - inner * (ratio / variance)
+        slope = narrow(torch.stack([by_ratio * (apart * -2), by_variance], -1), raw.dtype)
+        slope[..., 1].mul_(spread)
+        return narrow(value, raw.dtype), slope.masked_fill_(raw != cut, 0.0)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.stack([y, torch.zeros_like(y)], -1)
 
@@ -87,6 +106,13 @@ class Normal(Family):
 
     def _posterior(self, evidence: Evidence) -> "NormalPosterior":
         return NormalPosterior(self, evidence)
+
+
+@cache
+def _limits(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest raw outputs that make a difference, as `Normal.link` cuts them."""
+    limits = [-_LARGEST, -torch.inf], [_LARGEST, _LARGEST_LOG_VARIANCE]
+    return torch.tensor(limits[0], dtype=dtype, device=device), torch.tensor(limits[1], dtype=dtype, device=device)
 
 
 class NormalPosterior(Posterior[Normal]):

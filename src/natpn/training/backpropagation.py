@@ -2,24 +2,26 @@
 
     hₗ = dropout(leaky_relu(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
 
-For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. So it is left what comes after the
-raw outputs, the loss; below them gradients go straight to their places in one flat tensor. The operations are those that
-autograd would use, in its order, so that results are the same bit for bit.
+For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its gradient
+with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and numpy does what is exact
+in any order. The operations are those that autograd would use, so that results are the same bit for bit.
 """
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from natpn.encoders.base import Activation, Dropout, bound
 from natpn.network.normalisation import LatentNormalisation
 from natpn.network.stacked import StackedLinear
 from natpn.training.adam import FlatParameters
 
-Losses = Callable[[Tensor, Tensor], Tensor]
+Array = NDArray[np.float32]
+Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 _SLOPE = 0.01  # of leaky_relu below 0
 
 
@@ -31,6 +33,40 @@ class _Layer(NamedTuple):
     dropout: Dropout | None = None
 
 
+class _Linear:
+    """The passes of a linear layer, whose gradients have their places.
+
+    Args:
+        linear: The layer.
+        views: Where gradients go, by the identity of their parameter.
+    """
+
+    def __init__(self, linear: nn.Linear | StackedLinear, views: dict[int, Tensor]) -> None:
+        self.weight_slope, self.bias_slope = views[id(linear.weight)], views[id(linear.bias)]
+        self.stacked = isinstance(linear, StackedLinear)
+        weight = linear.weight.detach()
+        self.bias, self.inwards = linear.bias.detach(), weight if self.stacked else weight.T
+        self.outwards = self.inwards.mT
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return what the layer makes of its input."""
+        self.input = h
+        return (torch.baddbmm if self.stacked else torch.addmm)(self.bias, h, self.inwards)
+
+    def backward(self, slope: Tensor) -> None:
+        """Put the gradients of weight and bias in their places."""
+        if self.stacked:
+            torch.bmm(self.input.mT, slope, out=self.weight_slope)
+            torch.sum(slope, 1, keepdim=True, out=self.bias_slope)
+        else:
+            torch.mm(slope.T, self.input, out=self.weight_slope)
+            torch.sum(slope, 0, out=self.bias_slope)
+
+    def onwards(self, slope: Tensor) -> Tensor:
+        """Return the gradient of the input."""
+        return slope @ self.outwards
+
+
 class Backpropagation:
     """Losses and gradients of a tabular network, or of stacked ones; see `backpropagation`."""
 
@@ -38,80 +74,70 @@ class Backpropagation:
         self,
         layers: Sequence[_Layer],
         normalisation: LatentNormalisation,
-        decoder: _Layer,
+        decoder: nn.Linear | StackedLinear,
         losses: Losses,
         flat: FlatParameters,
     ) -> None:
-        self._layers, self._normalisation, self._decoder, self._losses = layers, normalisation, decoder, losses
+        self._normalisation, self._losses = normalisation, losses
         self._gradient = torch.zeros_like(flat.value)
-        self._views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
-        self._inputs: list[Tensor] = []
-        self._masks: list[Tensor | None] = []
+        views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
+        self._linears = [_Linear(layer.linear, views) for layer in layers]
+        self._decoder = _Linear(decoder, views)
+        self._activated = [layer.activated for layer in layers]
+        self._dropouts = [layer.dropout for layer in layers]
+        self._masks: list[Array | None] = [None] * len(layers)
 
+    @torch.no_grad()
     def __call__(self, x: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return the losses of rows, and the gradient of their sum, each times its share.
 
         The gradient has the shape of the flat parameters, and is overwritten by the next call.
         """
-        with torch.no_grad():
-            raw = self._forward(x)
-        losses = self._losses(raw.requires_grad_(), y)
-        (slope,) = torch.autograd.grad(losses, raw, share)
-        with torch.no_grad():
-            self._backward(slope)
-        return losses.detach(), self._gradient
+        losses, slope = self._losses(self._forward(x), y, share)
+        self._backward(slope)
+        return losses, self._gradient
 
     def _forward(self, h: Tensor) -> Tensor:
-        self._inputs, self._masks = [], []
-        for linear, activated, dropout in self._layers:
-            self._inputs.append(h)
-            h = linear(h)
-            if activated:
-                h = functional.leaky_relu(h, _SLOPE, inplace=True)
-            self._masks.append(None if dropout is None else dropout.mask(h))
-            if self._masks[-1] is not None:
-                h.mul_(self._masks[-1])
-        normalisation = self._normalisation
-        # members side by side, as more columns
-        self._latent = bound(h) if h.ndim == 2 else bound(h).movedim(-2, 0).flatten(1)
+        for i, linear in enumerate(self._linears):
+            h = linear.forward(h)
+            values, dropout = h.numpy(), self._dropouts[i]
+            if self._activated[i]:
+                np.maximum(values, _SLOPE * values, out=values)
+            if dropout is not None:
+                mask = self._masks[i] = dropout.mask(values.shape)
+                values *= mask
+        normalisation, self._shape = self._normalisation, h.shape
+        self._latent = self._columns(bound(h))
         running = normalisation.running_mean.view(-1), normalisation.running_variance.view(-1)
         z, *self._moments = torch.native_batch_norm(
             self._latent, None, None, *running, True, normalisation.momentum, normalisation.epsilon
         )
-        self._shape = h.shape
-        self._normalised = z if h.ndim == 2 else z.unflatten(1, (len(h), -1)).movedim(0, -2).reshape(h.shape)
-        return self._decoder.linear(self._normalised)
+        return self._decoder.forward(self._members(z))
 
     def _backward(self, slope: Tensor) -> None:
-        slope = self._linear_backward(self._decoder.linear, self._normalised, slope)
-        if slope.ndim > 2:
-            slope = slope.movedim(-2, 0).flatten(1)
+        self._decoder.backward(slope)
+        epsilon, wanted = self._normalisation.epsilon, [True, False, False]
         slope = torch.ops.aten.native_batch_norm_backward(
-            slope, self._latent, None, None, None, *self._moments, True, self._normalisation.epsilon, [True, False, False]
+            self._columns(self._decoder.onwards(slope)), self._latent, *[None] * 3, *self._moments, True, epsilon, wanted
         )[0]
-        if len(self._shape) > 2:
-            slope = slope.unflatten(1, (self._shape[0], -1)).movedim(0, -2)
-        for i in reversed(range(len(self._layers))):
-            layer = self._layers[i]
+        slope = self._members(slope)
+        for i in reversed(range(len(self._linears))):
             mask = self._masks[i]
             if mask is not None:
-                slope.mul_(mask)
-            if layer.activated:  # its result has the sign of its argument, also behind dropout
-                slope = torch.ops.aten.leaky_relu_backward(slope, self._inputs[i + 1], _SLOPE, True)
-            slope = self._linear_backward(layer.linear, self._inputs[i], slope, onwards=i > 0)
+                slope.numpy()[...] *= mask
+            if self._activated[i]:  # the result has the sign of its argument, also behind dropout
+                slope = torch.ops.aten.leaky_relu_backward(slope, self._linears[i + 1].input, _SLOPE, True)
+            self._linears[i].backward(slope)
+            if i:
+                slope = self._linears[i].onwards(slope)
 
-    def _linear_backward(
-        self, linear: nn.Linear | StackedLinear, h: Tensor, slope: Tensor, onwards: bool = True
-    ) -> Tensor:
-        """Put the gradients of a layer in their places, and return that of its input if it is asked for."""
-        weight, bias = self._views[id(linear.weight)], self._views[id(linear.bias)]
-        if isinstance(linear, StackedLinear):
-            torch.bmm(h.mT, slope, out=weight)
-            torch.sum(slope, 1, keepdim=True, out=bias)
-            return torch.bmm(slope, linear.weight.mT) if onwards else slope
-        torch.mm(slope.T, h, out=weight)
-        torch.sum(slope, 0, out=bias)
-        return torch.mm(slope, linear.weight) if onwards else slope
+    def _columns(self, h: Tensor) -> Tensor:
+        """Return the members, if there are several, side by side: (B, M·H)."""
+        return h if h.ndim == 2 else h.movedim(-2, 0).flatten(1)
+
+    def _members(self, h: Tensor) -> Tensor:
+        """Return columns as members, (M, B, H)."""
+        return h if len(self._shape) == 2 else h.unflatten(1, (self._shape[0], -1)).movedim(0, -2).contiguous()
 
 
 def backpropagation(
@@ -127,7 +153,7 @@ def backpropagation(
         layers: Encoded inputs → latents.
         normalisation: Normalises latents.
         decoder: Normalised latents → raw outputs.
-        losses: Raw outputs and targets → losses.
+        losses: Raw outputs, targets and shares → losses, and the gradient of their sum, each times its share.
         flat: All parameters of these, and no others, on the CPU.
     """
     chain: list[_Layer] = []
@@ -140,8 +166,8 @@ def backpropagation(
             chain[-1] = chain[-1]._replace(dropout=module)
         else:
             return None
-    known = {id(p) for layer in (*chain, _Layer(decoder)) for p in (layer.linear.weight, layer.linear.bias)}
+    known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
     plain = chain and not chain[-1].activated and all(layer.dropout is None or layer.dropout.in_bytes for layer in chain)
     if not plain or known != set(map(id, flat.parameters)) or flat.value.device.type != "cpu":
         return None
-    return Backpropagation(chain, normalisation, _Layer(decoder), losses, flat)
+    return Backpropagation(chain, normalisation, decoder, losses, flat)

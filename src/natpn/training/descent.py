@@ -146,20 +146,18 @@ class _Run:
     def train_epoch(self, epoch: int) -> dict[str, Any]:
         """Run an epoch, validate, and return what there is to report."""
         self.trainee.train()
-        members = self.trainee.n_members
-        summed = torch.zeros(members or 1, dtype=torch.float64, device=self.session.device)
-        steps = 0
-        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, members):
+        losses: list[Tensor] = []
+        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, self.trainee.n_members):
             loss, gradient = self._differentiate(x, y, weight)
             self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
             self.step += 1
-            steps += 1
             if self.average:
                 keep = min(self.settings.averaging, (1 + self.step) / (10 + self.step))
                 torch._foreach_lerp_(self.average, self.moving, 1 - keep)
-            summed += loss
+            losses.append(loss)
         self.epoch = epoch + 1
-        loss = parallel.total(summed) / max(1, steps)
+        # a loader may have been empty this time
+        loss = parallel.total(torch.stack(losses).double().sum(0) if losses else torch.zeros(1)) / max(1, len(losses))
         self._check(loss, "training")
         entry: dict[str, Any] = {"phase": self.phase, "epoch": self.epoch, "loss": float(loss.mean())}
         every = max(1, self.settings.epochs // (self.settings.evaluations or self.settings.epochs))
@@ -172,9 +170,9 @@ class _Run:
         """Return the loss of a batch, one number a member, and its gradient."""
         members = self.trainee.n_members
         if self.by_hand is not None:
-            share = weight * (1 / _count(weight)).reshape(weight.shape[:-1] + (1,))
-            losses, gradient = self.by_hand(x, y, share)
-            return _weighted(losses, weight, members), gradient
+            count = _count(weight)
+            losses, gradient = self.by_hand(x, y, weight * (1 / count) if members is None else weight * (1 / count)[:, None])
+            return (_per_row(losses, members) * weight).sum(1) / count, gradient
         with parallel.autocast(self.session.device, self.session.precision):
             losses = self.module(x, y)
         loss = _weighted(losses, weight, members)
@@ -219,6 +217,9 @@ class _Run:
     def _clipped(self, gradient: Tensor) -> Tensor:
         """Shorten the gradient of each member to the limit."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        # elsewhere to ask would mean to wait
+        if norm.device.type == "cpu" and float(norm.max()) <= self.settings.max_gradient_norm:
+            return gradient
         return gradient.mul_((self.settings.max_gradient_norm / norm.clamp(min=1e-12)).clamp(max=1.0))
 
     def _check(self, loss: Tensor, which: str) -> None:

@@ -80,12 +80,17 @@ class PlainLoss(Trainee):
     def _losses(self, raw: Tensor, y: Tensor) -> Tensor:
         return self._network[0].family.log_likelihood(raw, y) / -self.scale
 
+    def _slope(self, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `_losses`, and the gradient of their sum, each times its share."""
+        value, slope = self._network[0].family.log_likelihood_and_slope(raw, y, share / -self.scale)
+        return value / -self.scale, slope
+
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of a tabular encoder."""
         network = self._network[0]
         if not isinstance(network.encoder, TabularEncoder):
             return None
-        return backpropagation(network.encoder.layers, network.normalisation, network.decoder, self._losses, flat)
+        return backpropagation(network.encoder.layers, network.normalisation, network.decoder, self._slope, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
@@ -124,10 +129,15 @@ class StackedPlainLoss(Trainee):
     def _losses(self, raw: Tensor, y: Tensor) -> Tensor:
         return self.family.log_likelihood(raw, y) / -self.scale
 
+    def _slope(self, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `_losses`, and the gradient of their sum, each times its share."""
+        value, slope = self.family.log_likelihood_and_slope(raw, y, share / -self.scale)
+        return value / -self.scale, slope
+
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of the stacked encoders."""
         stacked = self.stacked
-        return backpropagation(stacked.layers, stacked.normalisation, stacked.decoder, self._losses, flat)
+        return backpropagation(stacked.layers, stacked.normalisation, stacked.decoder, self._slope, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
