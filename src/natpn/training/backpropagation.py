@@ -118,7 +118,13 @@ class Backpropagation:
         self._decoder.backward(slope)
         epsilon, wanted = self._normalisation.epsilon, [True, False, False]
         slope = torch.ops.aten.native_batch_norm_backward(
-            self._columns(self._decoder.onwards(slope)), self._latent, *[None] * 3, *self._moments, True, epsilon, wanted
+            self._columns(self._decoder.onwards(slope)),
+            self._latent,
+            *[None] * 3,
+            *self._moments,
+            True,
+            epsilon,
+            wanted,
         )[0]
         slope = self._members(slope)
         for i in reversed(range(len(self._linears))):
@@ -167,7 +173,9 @@ def backpropagation(
         else:
             return None
     known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
-    plain = chain and not chain[-1].activated and all(layer.dropout is None or layer.dropout.in_bytes for layer in chain)
+    plain = (
+        chain and not chain[-1].activated and all(layer.dropout is None or layer.dropout.in_bytes for layer in chain)
+    )
     if not plain or known != set(map(id, flat.parameters)) or flat.value.device.type != "cpu":
         return None
     return Backpropagation(chain, normalisation, decoder, losses, flat)

@@ -171,7 +171,9 @@ class _Run:
         members = self.trainee.n_members
         if self.by_hand is not None:
             count = _count(weight)
-            losses, gradient = self.by_hand(x, y, weight * (1 / count) if members is None else weight * (1 / count)[:, None])
+            losses, gradient = self.by_hand(
+                x, y, weight * (1 / count) if members is None else weight * (1 / count)[:, None]
+            )
             return (_per_row(losses, members) * weight).sum(1) / count, gradient
         with parallel.autocast(self.session.device, self.session.precision):
             losses = self.module(x, y)
