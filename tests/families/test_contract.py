@@ -189,6 +189,21 @@ def test_log_likelihood_is_that_of_the_likelihood(reference):
 
 
 @every_family
+def test_slope_of_the_log_likelihood_is_that_of_autograd(reference):
+    """Families may state it in closed form; the shares are those of rows in a batch."""
+    family = reference.family
+    values = [0.0, 1.0, -1.0, 20.0, -30.0, 1e7, -1e7]  # the last two are beyond what links let through
+    raw = torch.tensor(values)[torch.randint(len(values), (200, family.n_statistics))]
+    share = torch.rand(len(raw))
+    for y in reference.targets(reference.chis[0]):
+        y = target(reference, torch.tensor(y).expand(len(raw), -1))
+        leaf = raw.clone().requires_grad_()
+        want = family.log_likelihood(leaf, y)
+        (slope,) = torch.autograd.grad(want, leaf, share)
+        assert_close(family.log_likelihood_and_slope(raw, y, share), (want.detach(), slope), rtol=1e-6, atol=0.0)
+
+
+@every_family
 def test_entropy_is_the_mean_surprise_of_draws(reference):
     """20,000 seeded draws from scipy's posterior; six standard errors of tolerance."""
     for chi in reference.chis[: reference.ordinary]:
