@@ -97,7 +97,8 @@ def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
     # `Function.apply` reads the signature of `forward` at every call, which takes far longer than a batch's arithmetic.
     # Only compilers and `torch.func` need what it does with it.
     special = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    result: Tensor = (function if special else super(Function, function)).apply(*arguments)
+    plain: Any = function if special else super(Function, function)
+    result: Tensor = plain.apply(*arguments)
     return result
 
 

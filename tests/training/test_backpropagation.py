@@ -8,7 +8,7 @@ from natpn.training import Staged, fit
 from natpn.training.adam import FlatParameters
 from natpn.training.descent import _Run
 from natpn.training.losses import PlainLoss, StackedPlainLoss
-from tests.training.problems import network, problem
+from training.problems import network, problem
 
 
 def trainee(family, members, dropout, scale=1.5):
@@ -56,6 +56,10 @@ def test_other_chains_are_left_to_autograd():
     layers[2].p = 0.001  # too small a share for bytes
     assert made.by_hand(flat) is None
     layers[2].p = 0.1
+    hook = layers.register_forward_hook(lambda *_: None)
+    assert made.by_hand(flat) is None
+    hook.remove()
+    assert made.by_hand(flat) is not None
     layers[1] = torch.nn.ReLU()
     assert made.by_hand(flat) is None
 

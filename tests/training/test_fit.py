@@ -182,18 +182,27 @@ def test_members_that_cannot_be_stacked_train_one_after_the_other():
     assert {e["phase"] for e in result.history} == {"representation 1", "representation 2"}
 
 
-def test_a_loss_that_is_not_a_number_stops_training_and_keeps_the_best_state():
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_loss_that_is_not_a_number_stops_training_and_keeps_the_best_state(by_hand):
     family, train, held_out = problem("normal")
     model = network(family)
     session = _session(model, train, held_out)
     trainee = PlainLoss(model)
-    forward, calls = trainee.forward, []
+    forward, slope, calls = trainee.forward, trainee._slope, []
 
-    def poisoned(x, y):
+    def poison():
         calls.append(1)
-        return forward(x, y) * (torch.nan if len(calls) > 15 else 1.0)
+        return torch.nan if len(calls) > 15 else 1.0
 
-    trainee.forward = poisoned
+    def poisoned(*arguments):
+        losses, gradient = slope(*arguments)
+        return losses * poison(), gradient
+
+    if by_hand:
+        trainee._slope = poisoned
+    else:
+        trainee.by_hand = lambda flat: None
+        trainee.forward = lambda x, y: forward(x, y) * poison()
     with pytest.raises(TrainingError, match=r"'stage', epoch 3: the training loss is \[nan\].*learning rate 0\.01"):
         descend(session, "stage", trainee, session.train, session.validation, Descent(9, 32, 1e-2))
     assert all(v.isfinite().all() for v in model.state_dict().values())

@@ -2,9 +2,10 @@
 
     hₗ = dropout(leaky_relu(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
 
-For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its gradient
-with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and numpy does what is exact
-in any order. The operations are those that autograd would use, so that results are the same bit for bit.
+For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its
+gradient with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and
+numpy does what is exact in any order. The operations are those that autograd would use, so that results are the same
+bit for bit. Chains of other layers, and modules with hooks, are left to autograd.
 """
 
 from collections.abc import Callable, Sequence
@@ -164,18 +165,21 @@ def backpropagation(
     """
     chain: list[_Layer] = []
     for module in layers:
-        if isinstance(module, nn.Linear | StackedLinear):
+        if isinstance(module, nn.Linear | StackedLinear) and type(module) in (nn.Linear, StackedLinear):
             chain.append(_Layer(module))
-        elif isinstance(module, Activation) and chain and not chain[-1].activated:
+        elif type(module) is Activation and chain and not chain[-1].activated:
             chain[-1] = chain[-1]._replace(activated=True)
-        elif isinstance(module, Dropout) and chain and chain[-1].activated and not chain[-1].dropout:
+        elif type(module) is Dropout and module.in_bytes and chain and chain[-1].activated and not chain[-1].dropout:
             chain[-1] = chain[-1]._replace(dropout=module)
         else:
             return None
+    modules = [layers, *layers, normalisation, decoder]
     known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
-    plain = (
-        chain and not chain[-1].activated and all(layer.dropout is None or layer.dropout.in_bytes for layer in chain)
-    )
-    if not plain or known != set(map(id, flat.parameters)) or flat.value.device.type != "cpu":
+    is_known = chain and not chain[-1].activated and known == set(map(id, flat.parameters))
+    if not is_known or any(map(_has_hooks, modules)) or flat.value.device.type != "cpu":
         return None
     return Backpropagation(chain, normalisation, decoder, losses, flat)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))

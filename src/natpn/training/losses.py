@@ -88,7 +88,7 @@ class PlainLoss(Trainee):
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of a tabular encoder."""
         network = self._network[0]
-        if not isinstance(network.encoder, TabularEncoder):
+        if type(network.encoder) is not TabularEncoder:  # another may map otherwise
             return None
         return backpropagation(network.encoder.layers, network.normalisation, network.decoder, self._slope, flat)
 
