@@ -1,6 +1,6 @@
 """How fast: fits and predictions in units of one 2048 × 2048 float32 matmul of the same run, on one thread.
 
-    NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth] [row] [stream]
+    NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth] [row] [stream] [cpu]
 
 Without names, all of them run. Ratios are of medians within one run; run it beside nothing else.
 """
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import torch
 from quality import Standardised, load, run
 
@@ -134,6 +135,40 @@ def stream() -> None:
     print(f"predict, 1,000,000 rows × 20: {seconds:.1f} s, {above:.0f} MB above the input (goal < 500)")
 
 
+def mixed(rows: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """A table of nine columns: numbers, some of them missing, categories, a date and a truth value."""
+    draw = np.random.default_rng(0)
+    table = pd.DataFrame({f"x{i}": draw.normal(size=rows) for i in range(4)})
+    table.loc[draw.random(rows) < 0.1, "x3"] = np.nan
+    table["date"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(draw.integers(0, 10**7, rows), unit="s")
+    table["flag"] = draw.random(rows) < 0.3
+    for name, levels in (("few", 5), ("some", 30), ("many", 200)):
+        table[name] = np.char.add("level ", draw.integers(0, levels, rows).astype(str)).astype(object)
+    return table, table["x0"].to_numpy() + np.sin(3 * table["x1"].to_numpy()) + 0.3 * draw.normal(size=rows)
+
+
+def cpu() -> None:
+    """CPU seconds of default fits, and CPU milliseconds of one row of a data frame, best of many."""
+
+    def least(task: Callable[[], object], repeats: int) -> float:
+        times = []
+        for _ in range(repeats):
+            start = time.process_time()
+            task()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    for rows in (300, 1000, 10_000, 100_000):
+        X, y = mixed(rows)
+        model = NatPNRegressor(random_state=0)
+        print(f"fit, {rows:>7} rows × 9: {least(lambda m=model, X=X, y=y: m.fit(X, y), 2):5.1f} s of CPU")
+    X, y = mixed(1000)
+    model = NatPNRegressor(max_epochs=2, random_state=0).fit(X, y)
+    for name in ("predict", "predict_frame"):
+        method = getattr(model, name)
+        print(f"{name}, 1 row × 9: {1e3 * least(lambda m=method: m(X[:1]), 300):.2f} ms of CPU")
+
+
 PARTS = {
     "fit": fits,
     "ensemble": ensembles,
@@ -141,6 +176,7 @@ PARTS = {
     "growth": growth,
     "row": single_row,
     "stream": stream,
+    "cpu": cpu,
 }
 
 

@@ -41,7 +41,7 @@ def widen(x: Tensor) -> Tensor:
     """Return x in float64; gradients come back in x's precision, saturated instead of infinite."""
     if x.dtype == torch.float64 or x.device.type == "mps":  # Apple's GPUs have no doubles
         return x
-    return _apply(_Widen, x) if x.is_floating_point() else x.double()
+    return _apply(_Widen, x) if x.requires_grad else x.double()
 
 
 def narrow(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -94,7 +94,11 @@ def factorial_remainder(y: Tensor) -> Tensor:
 
 
 def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
-    result: Tensor = function.apply(*arguments)
+    # `Function.apply` reads the signature of `forward` at every call, which takes far longer than a batch's arithmetic.
+    # Only compilers and `torch.func` need what it does with it.
+    special = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    plain: Any = function if special else super(Function, function)
+    result: Tensor = plain.apply(*arguments)
     return result
 
 

@@ -189,6 +189,22 @@ def test_log_likelihood_is_that_of_the_likelihood(reference):
 
 
 @every_family
+def test_slope_of_the_training_loss_is_that_of_autograd(reference):
+    """Families may state it in closed form; the shares are those of rows in a batch."""
+    family = reference.family
+    values = [0.0, 1.0, -1.0, 20.0, -30.0, 40.0]
+    raw = torch.tensor(values)[torch.randint(len(values), (200, family.n_statistics))]
+    share = torch.rand(len(raw))
+    for y in reference.targets(reference.chis[0]):
+        y = target(reference, torch.tensor(y).expand(len(raw), -1))
+        leaf = raw.clone().requires_grad_()
+        usual = torch.linspace(0.3, 0.6, family.n_statistics)
+        want = family.training_loss(leaf, y, usual)
+        (slope,) = torch.autograd.grad(want, leaf, share)
+        assert_close(family.training_slope(raw, y, usual, share), (want.detach(), slope), rtol=1e-5, atol=1e-6)
+
+
+@every_family
 def test_entropy_is_the_mean_surprise_of_draws(reference):
     """20,000 seeded draws from scipy's posterior; six standard errors of tolerance."""
     for chi in reference.chis[: reference.ordinary]:

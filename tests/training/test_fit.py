@@ -91,11 +91,11 @@ def test_the_best_state_is_restored():
     model = network(family)
     scheme = Staged(max_epochs=60, batch_size=16, learning_rate=0.1, patience=60, averaging=0.0, tolerance=0.0)
     session = _session(model, train, held_out)
-    scale = start_at_marginal(model, train[1], torch.ones(len(train[1])))
-    descend(session, "x", PlainLoss(model, scale), session.train, session.validation, scheme._descent(session, [model]))
+    start = start_at_marginal(model, train[1], torch.ones(len(train[1])))
+    descend(session, "x", PlainLoss(model, start), session.train, session.validation, scheme._descent(session, [model]))
     losses = [entry["validation_loss"] for entry in session.history]
     assert losses[-1] > min(losses)
-    trainee = PlainLoss(model, scale)
+    trainee = PlainLoss(model, start)
     found = evaluate(trainee, session.validation.prepared(trainee.prepare), session)[0]
     assert_close(float(found), min(losses), rtol=1e-5, atol=0)
 
@@ -182,18 +182,32 @@ def test_members_that_cannot_be_stacked_train_one_after_the_other():
     assert {e["phase"] for e in result.history} == {"representation 1", "representation 2"}
 
 
-def test_a_loss_that_is_not_a_number_stops_training_and_keeps_the_best_state():
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_loss_that_is_not_a_number_stops_training_and_keeps_the_best_state(by_hand):
     family, train, held_out = problem("normal")
     model = network(family)
     session = _session(model, train, held_out)
-    trainee = PlainLoss(model)
-    forward, calls = trainee.forward, []
+    trainee = PlainLoss(model, start_at_marginal(model, train[1], torch.ones(len(train[1]))))
+    forward, passes, calls = trainee.forward, trainee.by_hand, []
 
-    def poisoned(x, y):
+    def poison():
         calls.append(1)
-        return forward(x, y) * (torch.nan if len(calls) > 15 else 1.0)
+        return torch.nan if len(calls) > 15 else 1.0
 
-    trainee.forward = poisoned
+    def poisoned(flat):
+        plain = passes(flat)
+
+        def both(*arguments):
+            losses, gradient = plain(*arguments)
+            return losses * poison(), gradient
+
+        return both
+
+    if by_hand:
+        trainee.by_hand = poisoned
+    else:
+        trainee.by_hand = lambda flat: None
+        trainee.forward = lambda x, y: forward(x, y) * poison()
     with pytest.raises(TrainingError, match=r"'stage', epoch 3: the training loss is \[nan\].*learning rate 0\.01"):
         descend(session, "stage", trainee, session.train, session.validation, Descent(9, 32, 1e-2))
     assert all(v.isfinite().all() for v in model.state_dict().values())
@@ -216,7 +230,7 @@ def test_the_decoder_starts_at_the_marginal():
     for name in ("normal", "poisson", "categorical"):
         family, (_, y), _ = problem(name)
         model = network(family)
-        scale = start_at_marginal(model, y, torch.ones(len(y)))
+        scale = start_at_marginal(model, y, torch.ones(len(y))).scale
         want = family.observe(y).sum(0).chi
         assert_close(family.link(model.decoder.bias.detach()), want.float(), rtol=1e-3, atol=1e-4)
         assert scale == 1 if name == "categorical" else scale >= 1

@@ -28,10 +28,11 @@ from torch import Tensor
 from natpn.densities.base import Reduce, identity
 
 FLOOR_VARIANCE = 1e-6
-_CACHE = 2**19  # numbers: the features of a chunk of rows stay in cache
+_CACHE = 2**18  # numbers: the features of a chunk of rows stay in cache
 _LLOYD = 10
 _BISECTIONS = 48
 _EMPTY = 1e-6  # rows: a component with less is gone
+_FEW = 128  # rows below which more calls cost more than more passes over memory
 
 
 class Mixture(NamedTuple):
@@ -84,9 +85,20 @@ def natural(mixture: Mixture) -> Tensor:
 
 def _features(z: Tensor) -> Tensor:
     """Return φ of the rows as columns, (F, N)."""
-    i, j = torch.triu_indices(z.shape[1], z.shape[1], device=z.device)
-    column = z.T.contiguous()
-    return torch.cat([torch.ones_like(column[:1]), column, column.index_select(0, i) * column.index_select(0, j)])
+    rows, dim = z.shape
+    if torch.compiler.is_compiling() or z.requires_grad or rows < _FEW:
+        i, j = torch.triu_indices(dim, dim, device=z.device)
+        column = z.T.contiguous()
+        return torch.cat([torch.ones_like(column[:1]), column, column.index_select(0, i) * column.index_select(0, j)])
+    # the same in place, without a pass over memory for each part
+    features = z.new_empty((dim + 1) * (dim + 2) // 2, rows)
+    features[0] = 1.0
+    column = features[1 : dim + 1].copy_(z.T)
+    start = dim + 1
+    for i in range(dim):
+        torch.mul(column[i], column[i:], out=features[start : start + dim - i])
+        start += dim - i
+    return features
 
 
 def _chunk(dim: int) -> int:
@@ -122,12 +134,15 @@ def sufficient_statistics(
     for rows, w in zip(torch.split(z, size), torch.split(weight, size), strict=True):
         features = _features(rows)
         scores = theta @ features
-        log_sum = scores.logsumexp(0)
+        top, likeliest = scores.max(0)
+        share = scores.sub_(top).exp_()
+        total = share.sum(0)
+        log_sum = top + total.log()
         if hard:
-            share = torch.zeros_like(scores).scatter_(0, scores.argmax(0, keepdim=True), 1.0)
+            share = share.zero_().scatter_(0, likeliest[None], 1.0).mul_(w)
         else:
-            share = (scores - log_sum).exp_()
-        sums += (share * w) @ features.T
+            share.mul_(w / total)
+        sums += (features @ share.T).T
         log_likelihood += w @ log_sum
     sums, log_likelihood = reduce(sums), reduce(log_likelihood)
     outer = sums.new_zeros(len(sums), dim, dim)
@@ -141,12 +156,17 @@ def maximise(statistics: Statistics, prior: Prior) -> Mixture:
     kept = statistics.alive()
     count = kept.rows[:, None, None]
     covariance = (kept.scatter() + prior.rows * prior.covariance) / (count + prior.rows)
-    value, vector = torch.linalg.eigh(covariance)
-    root = vector * value.clamp(min=FLOOR_VARIANCE).sqrt()[:, None, :]
-    # Σ = root rootᵀ, so its Cholesky factor is Rᵀ of the QR decomposition of rootᵀ: no squared condition number.
-    upper = torch.linalg.qr(root.mT).R
-    lower = (upper * upper.diagonal(dim1=1, dim2=2).sign()[:, :, None]).mT
-    eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    eye = torch.eye(covariance.shape[-1], dtype=covariance.dtype, device=covariance.device)
+    lower = torch.linalg.cholesky_ex(covariance)[0]
+    # Less the floor there is a factor only if no eigenvalue is below it. To find out takes a tenth of the eigenvalues'
+    # time, and is all there is to do where latents fill their dimensions.
+    thin = torch.linalg.cholesky_ex(covariance - FLOOR_VARIANCE * eye)[1] > 0
+    if bool(thin.any()):
+        value, vector = torch.linalg.eigh(covariance[thin])
+        root = vector * value.clamp(min=FLOOR_VARIANCE).sqrt()[:, None, :]
+        # Σ = root rootᵀ, so its Cholesky factor is Rᵀ of the QR decomposition of rootᵀ: no squared condition number.
+        upper = torch.linalg.qr(root.mT).R
+        lower[thin] = (upper * upper.diagonal(dim1=1, dim2=2).sign()[:, :, None]).mT
     whitener = torch.linalg.solve_triangular(lower, eye.expand_as(lower), upper=False)
     return Mixture((kept.rows / kept.rows.sum()).log(), kept.total / kept.rows[:, None], whitener)
 

@@ -13,7 +13,7 @@ import torch
 from scipy import special as sp
 from torch import Tensor
 
-from natpn.distributions.base import Array, ScalarDistribution, array, finite_count
+from natpn.distributions.base import INFINITE, Array, ScalarDistribution, array, finite_count
 from natpn.distributions.support import Support, positive, reals
 from natpn.special import HALF_LOG_2PI, digamma_remainder, rising_remainder
 
@@ -73,6 +73,9 @@ class StudentT(ScalarDistribution):
         return self.loc + self.scale * normal * (a / torch._standard_gamma(a)).sqrt()
 
     def _entropy(self) -> Tensor:
+        # the Normal's, as every answer asks for it; a graph that takes any numbers cannot look at them
+        if not torch.compiler.is_compiling() and bool((self.df >= INFINITE).all()):
+            return HALF_LOG_2PI + 0.5 + self.scale.log()
         a = self.df / 2
         step = torch.log1p(0.5 / a) + digamma_remainder(a + 0.5) - digamma_remainder(a)
         return (a + 0.5) * step + HALF_LOG_2PI - rising_remainder(a, a.new_tensor(0.5)) + self.scale.log()

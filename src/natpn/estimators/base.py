@@ -230,6 +230,8 @@ class NatPNEstimator(DataEstimator):
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         parts = [self._answer(x) for x in self.inputs_.tensors(X, _CHUNK)]
+        if len(parts) == 1:
+            return parts[0]
         chi = torch.cat([posterior.mean_statistics for posterior, _ in parts])
         log_n = torch.cat([posterior.evidence.log_n for posterior, _ in parts])
         posterior = self.family_.posterior(self.family_.evidence(chi, log_n.to(chi.dtype)))

@@ -191,7 +191,10 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return X
 
     def _is_plain(self, X: Any) -> bool:
-        """Say whether it is an array that needs no check: the quick way for single rows."""
+        """Say whether it is an array or a frame that needs no check: the quick way for single rows."""
+        columns: Any = getattr(X, "columns", None)
+        if hasattr(columns, "tolist") and hasattr(self, "feature_names_in_") and len(X) > 0:  # pandas'
+            return columns.tolist() == self.feature_names_in_.tolist() and isinstance(self.inputs_, TableInputs)
         return (
             type(X) is np.ndarray
             and X.dtype.kind in "fiu"

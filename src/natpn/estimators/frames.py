@@ -19,6 +19,8 @@ def make_frame(columns: dict[str, NDArray[Any]], like: Any) -> Any:
         ImportError: If there is no library to make a frame with.
     """
     frame = nw.from_native(like, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas():
+        return frame.implementation.to_native_namespace().DataFrame(_plain(columns), index=like.index)
     if isinstance(frame, nw.DataFrame):
         made = nw.from_dict(_plain(columns), backend=frame.implementation)
         return _with_index(made.to_native(), like)

@@ -84,6 +84,20 @@ class Normal(Family):
         given_mean = torch.cat([raw[..., :1].detach(), raw[..., 1:]], -1)
         return 0.5 * _MEAN_WEIGHT * error - Normal().log_likelihood(given_mean, target)
 
+    @torch.no_grad()
+    def training_slope(self, raw: Tensor, y: Tensor, usual: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the same, and its gradient, without autograd."""
+        mean, log_variance = raw.unbind(-1)
+        apart = mean - self.statistics(y)[..., 0].to(raw.dtype)
+        spread = log_variance.clamp(max=_LARGEST_LOG_VARIANCE).exp()
+        variance = spread + _SMALLEST_VARIANCE
+        squared = apart.square()
+        ratio, pull = squared / variance, _MEAN_WEIGHT / usual[1].exp()
+        value = (variance.log() + ratio + pull * squared).mul_(0.5).add_(HALF_LOG_2PI)
+        by_log_variance = (0.5 - 0.5 * ratio) * (spread / variance)
+        by_log_variance.masked_fill_(log_variance > _LARGEST_LOG_VARIANCE, 0.0)
+        return value, torch.stack([pull * apart, by_log_variance], -1) * share.unsqueeze(-1)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.stack([y, torch.zeros_like(y)], -1)
 

@@ -36,15 +36,27 @@ class Table:
             for place in range(self.shape[1]) if order is None else order:
                 yield cells_of_array(self.data[:, place])
         elif order is None:
-            yield from (cells_of_series(column) for column in self._series())
+            yield from map(_cells, self._series())
         else:
             # All at once: a frame takes longer to find one column the more it has.
             columns = list(self._series())
-            yield from (cells_of_series(columns[place]) for place in order)
+            yield from (_cells(columns[place]) for place in order)
 
-    def _series(self) -> "Iterator[nw.Series[Any]]":
-        frame: Any = self.data  # whose iter_columns has another type by its annotation than by what it yields
+    def _series(self) -> Iterator[Any]:
+        """Return the columns, those of pandas as they are: most are arrays, which for few rows take a fraction."""
+        frame: Any = self.data
+        if frame.implementation.is_pandas():
+            native: Any = frame.to_native()
+            return (column for _, column in native.items())
         return iter(frame.iter_columns())
+
+
+def _cells(column: Any) -> Cells:
+    if isinstance(column, nw.Series):
+        return cells_of_series(column)
+    if isinstance(column.dtype, np.dtype):
+        return cells_of_array(np.asarray(column))
+    return cells_of_series(nw.from_native(column, series_only=True))
 
 
 def read_table(X: Any) -> Table:

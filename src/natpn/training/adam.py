@@ -28,7 +28,7 @@ class FlatParameters:
         self.parameters = list(parameters)
         self.n_members = n_members or 1
         self.value = self._join([p.detach() for p in self.parameters])
-        for parameter, part in zip(self.parameters, self._parts(), strict=True):
+        for parameter, part in zip(self.parameters, self.views(self.value), strict=True):
             parameter.data = part
 
     def gradient(self) -> Tensor:
@@ -46,9 +46,10 @@ class FlatParameters:
     def _join(self, tensors: list[Tensor]) -> Tensor:
         return torch.cat([t.reshape(self.n_members, -1) for t in tensors], 1)
 
-    def _parts(self) -> list[Tensor]:
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return the parts of a flat tensor, (M, P), in the shapes of the parameters."""
         sizes = [p.numel() // self.n_members for p in self.parameters]
-        parts = self.value.split(sizes, 1)
+        parts = flat.split(sizes, 1)
         return [
             part.unflatten(1, p.shape[1:]) if self.n_members > 1 else part[0].view(p.shape)
             for part, p in zip(parts, self.parameters, strict=True)

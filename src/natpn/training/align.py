@@ -39,7 +39,7 @@ from natpn.training.latents import Latents
 
 EVENT = 3.0
 FAR_DISTANCE = 4.0
-MULT = 1.5
+BEYOND = 1.5
 LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
 TOP = 20.0
 TRIMMED = 0.002
@@ -151,7 +151,7 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: f
     budget.set(middle, unit, 0.0, 1.0)
     distance = budget.distance(density(features)).double()
     kept = distance.argsort(descending=True)[int(TRIMMED * len(distance)) :]
-    beyond = max(FAR_DISTANCE, MULT * float(distance[kept[0]]))
+    beyond = max(FAR_DISTANCE, BEYOND * float(distance[kept[0]]))
     weight = held_out.weight[kept].double() / held_out.weight[kept].double().sum()
     log_density = density(features[kept]).double()
     score = _scorer(network, network.family.link(network.decoder(held_out.latent[kept])), held_out.y[kept])

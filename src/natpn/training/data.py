@@ -62,12 +62,14 @@ class Rows:
         """Shuffle and yield an epoch of batches; for stacked members (M, B, …), each in its own order."""
         count = n_members or 1
         order = torch.stack([torch.randperm(len(self), generator=generator) for _ in range(count)]).to(self.x.device)
-        for i in range(self.steps(batch_size)):
-            index = order[:, i * batch_size : (i + 1) * batch_size]
+        order = order[:, : self.steps(batch_size) * batch_size]
+        # `index_select` takes whole rows several times as fast as brackets do
+        for index in order.split(batch_size, 1):
             index = index[:, parallel.rank() :: parallel.world_size()]
-            if n_members is None:
-                index = index[0]
-            yield self.function(self.x[index]), self.y[index], self.weight[index]
+            x, y, weight = (t.index_select(0, index.flatten()) for t in (self.x, self.y, self.weight))
+            if n_members is not None:
+                x, y, weight = (t.unflatten(0, index.shape) for t in (x, y, weight))
+            yield self.function(x), y, weight
 
     def chunks(self) -> Iterator[Batch]:
         """Yield this process's rows in order, in pieces."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from natpn import parallel
 from natpn.training.adam import Adam, FlatParameters
-from natpn.training.data import Source
+from natpn.training.data import Rows, Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
@@ -92,6 +92,9 @@ class _Run:
         self.flat = FlatParameters((p for p in trainee.parameters() if p.requires_grad), trainee.n_members)
         self.optimiser = Adam(self.flat.value)
         self.module = parallel.distributed(trainee, session.device)
+        alone = parallel.world_size() == 1 and session.precision == "float32"
+        table = isinstance(train, Rows) and train.x.ndim == 2
+        self.by_hand = trainee.by_hand(self.flat) if alone and table else None
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -142,23 +145,18 @@ class _Run:
     def train_epoch(self, epoch: int) -> dict[str, Any]:
         """Run an epoch, validate, and return what there is to report."""
         self.trainee.train()
-        members = self.trainee.n_members
-        summed = torch.zeros(members or 1, dtype=torch.float64, device=self.session.device)
-        steps = 0
-        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, members):
-            with parallel.autocast(self.session.device, self.session.precision):
-                losses = self.module(x, y)
-            loss = _weighted(losses, weight, members)
-            loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
-            self.optimiser.step(self._clipped(self.flat.gradient()), self.settings.rate(self.step, self.total))
+        losses: list[Tensor] = []
+        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, self.trainee.n_members):
+            loss, gradient = self._differentiate(x, y, weight)
+            self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
             self.step += 1
-            steps += 1
             if self.average:
                 keep = min(self.settings.averaging, (1 + self.step) / (10 + self.step))
                 torch._foreach_lerp_(self.average, self.moving, 1 - keep)
-            summed += loss.detach()
+            losses.append(loss)
         self.epoch = epoch + 1
-        loss = parallel.total(summed) / max(1, steps)
+        # a loader may have been empty this time
+        loss = parallel.total(torch.stack(losses).double().sum(0) if losses else torch.zeros(1)) / max(1, len(losses))
         self._check(loss, "training")
         entry: dict[str, Any] = {"phase": self.phase, "epoch": self.epoch, "loss": float(loss.mean())}
         every = max(1, self.settings.epochs // (self.settings.evaluations or self.settings.epochs))
@@ -166,6 +164,21 @@ class _Run:
             entry |= self._validate()
         self.session.history.append(entry)
         return entry
+
+    def _differentiate(self, x: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of a batch, one number a member, and its gradient."""
+        members = self.trainee.n_members
+        if self.by_hand is not None:
+            count = _count(weight)
+            losses, gradient = self.by_hand(
+                x, y, weight * (1 / count) if members is None else weight * (1 / count)[:, None]
+            )
+            return (_per_row(losses, members) * weight).sum(1) / count, gradient
+        with parallel.autocast(self.session.device, self.session.precision):
+            losses = self.module(x, y)
+        loss = _weighted(losses, weight, members)
+        loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
+        return loss.detach(), self.flat.gradient()
 
     def is_out_of_patience(self) -> bool:
         """Say whether every member has gone without progress for long enough."""
@@ -205,6 +218,9 @@ class _Run:
     def _clipped(self, gradient: Tensor) -> Tensor:
         """Shorten the gradient of each member to the limit."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        # elsewhere to ask would mean to wait
+        if norm.device.type == "cpu" and float(norm.max()) <= self.settings.max_gradient_norm:
+            return gradient
         return gradient.mul_((self.settings.max_gradient_norm / norm.clamp(min=1e-12)).clamp(max=1.0))
 
     def _check(self, loss: Tensor, which: str) -> None:
@@ -250,9 +266,12 @@ def evaluate(trainee: Trainee, data: Source, session: Session) -> tuple[Tensor, 
 
 def _weighted(losses: Tensor, weight: Tensor, members: int | None) -> Tensor:
     """Return the weighted mean over the rows of all processes, one number a member; dense losses are averaged first."""
-    weight = weight if members else weight[None]
-    count = parallel.total(weight.sum(1)).clamp(min=1e-12)
-    return (_per_row(losses, members) * weight).sum(1) / count
+    return (_per_row(losses, members) * weight).sum(1) / _count(weight)
+
+
+def _count(weight: Tensor) -> Tensor:
+    """Return the sum of the weights of the rows of all processes, (1,) or one number a member."""
+    return parallel.total(weight.sum(-1)).clamp(min=1e-12).reshape(-1)
 
 
 def _per_row(losses: Tensor, members: int | None) -> Tensor:

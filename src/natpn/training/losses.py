@@ -11,6 +11,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
+from natpn.training.adam import FlatParameters
+from natpn.training.backpropagation import Backpropagation, backpropagation
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,11 @@ class Start:
     def loss(self, family: Family, raw: Tensor, y: Tensor) -> Tensor:
         """Return what the family minimises, over the scale."""
         return family.training_loss(raw, y, self.usual) / self.scale
+
+    def slope(self, family: Family, raw: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return `loss`, and the gradient of its sum over targets, each times its share."""
+        value, slope = family.training_slope(raw, y, self.usual, share / self.scale)
+        return value / self.scale, slope
 
 
 class Trainee(nn.Module, ABC):
@@ -59,6 +67,10 @@ class Trainee(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …), or (M, B, …) for stacked members."""
+
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return losses and gradients of all parameters without autograd, if they can be had."""
+        return None
 
     def settle(self, x: Tensor) -> None:
         """Set the running mean of the latents to that of a sample.
@@ -91,6 +103,14 @@ class PlainLoss(Trainee):
         network = self._network[0]
         return self.start.loss(network.family, network.read(self._latent(x))[1], y)
 
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return the passes of a tabular encoder."""
+        network = self._network[0]
+        if type(network.encoder) is not TabularEncoder:  # another may map otherwise
+            return None
+        slope = partial(self.start.slope, network.family)
+        return backpropagation(network.encoder.layers, network.normalisation, network.decoder, slope, flat)
+
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
         encoder = self._network[0].encoder
@@ -120,6 +140,11 @@ class StackedPlainLoss(Trainee):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
         return self.start.loss(self.family, self.stacked.read(self.stacked.map(x))[1], y)
+
+    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
+        """Return the passes of the stacked encoders."""
+        stacked, slope = self.stacked, partial(self.start.slope, self.family)
+        return backpropagation(stacked.layers, stacked.normalisation, stacked.decoder, slope, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""

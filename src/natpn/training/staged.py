@@ -57,7 +57,7 @@ class Staged:
     max_gradient_norm: float = 10.0
     density_rows: int = 20_000
     density_epochs: int = 100
-    tolerance: float = 0.005
+    tolerance: float = 0.003
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all stages."""

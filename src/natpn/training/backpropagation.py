@@ -1,0 +1,163 @@
+"""Forward and backward pass of tabular networks, written out.
+
+    hₗ = dropout(leaky_relu(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
+
+For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its
+gradient with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and
+numpy does what is exact in any order. The operations are those that autograd would use, so that results are the same
+bit for bit. Chains of other layers, and modules with hooks, are left to autograd.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from natpn.encoders.base import Activation, Dropout, bound
+from natpn.network.normalisation import LatentNormalisation
+from natpn.network.stacked import StackedLinear
+from natpn.training.adam import FlatParameters
+
+Array = NDArray[np.float32]
+Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+_SLOPE = 0.01  # of leaky_relu below 0
+
+
+class _Layer(NamedTuple):
+    """A linear layer, and the activation and dropout behind it."""
+
+    linear: nn.Linear | StackedLinear
+    activated: bool = False
+    dropout: Dropout | None = None
+
+
+class _Linear:
+    """The passes of a linear layer, whose gradients have their places.
+
+    Args:
+        linear: The layer.
+        views: Where gradients go, by the identity of their parameter.
+    """
+
+    def __init__(self, linear: nn.Linear | StackedLinear, views: dict[int, Tensor]) -> None:
+        self.weight_slope, self.bias_slope = views[id(linear.weight)], views[id(linear.bias)]
+        self.stacked = isinstance(linear, StackedLinear)
+        weight = linear.weight.detach()
+        self.bias, self.inwards = linear.bias.detach(), weight if self.stacked else weight.T
+        self.outwards = self.inwards.mT
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return what the layer makes of its input."""
+        self.input = h
+        return (torch.baddbmm if self.stacked else torch.addmm)(self.bias, h, self.inwards)
+
+    def backward(self, slope: Tensor) -> None:
+        """Put the gradients of weight and bias in their places."""
+        if self.stacked:
+            torch.bmm(self.input.mT, slope, out=self.weight_slope)
+            torch.sum(slope, 1, keepdim=True, out=self.bias_slope)
+        else:
+            torch.mm(slope.T, self.input, out=self.weight_slope)
+            torch.sum(slope, 0, out=self.bias_slope)
+
+    def onwards(self, slope: Tensor) -> Tensor:
+        """Return the gradient of the input."""
+        return slope @ self.outwards
+
+
+class Backpropagation:
+    """Losses and gradients of a tabular network, or of stacked ones; see `backpropagation`."""
+
+    def __init__(
+        self,
+        layers: Sequence[_Layer],
+        normalisation: LatentNormalisation,
+        decoder: nn.Linear | StackedLinear,
+        losses: Losses,
+        flat: FlatParameters,
+    ) -> None:
+        self._losses = losses
+        self._mean = normalisation.running_mean
+        self._factor = (normalisation.running_variance + normalisation.epsilon).rsqrt()
+        self._gradient = torch.zeros_like(flat.value)
+        views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
+        self._linears = [_Linear(layer.linear, views) for layer in layers]
+        self._decoder = _Linear(decoder, views)
+        self._activated = [layer.activated for layer in layers]
+        self._dropouts = [layer.dropout for layer in layers]
+        self._masks: list[Array | None] = [None] * len(layers)
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, y: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the losses of rows, and the gradient of their sum, each times its share.
+
+        The gradient has the shape of the flat parameters, and is overwritten by the next call.
+        """
+        losses, slope = self._losses(self._forward(x), y, share)
+        self._backward(slope)
+        return losses, self._gradient
+
+    def _forward(self, h: Tensor) -> Tensor:
+        for i, linear in enumerate(self._linears):
+            h = linear.forward(h)
+            values, dropout = h.numpy(), self._dropouts[i]
+            if self._activated[i]:
+                np.maximum(values, _SLOPE * values, out=values)
+            if dropout is not None:
+                mask = self._masks[i] = dropout.mask(values.shape)
+                values *= mask
+        return self._decoder.forward((bound(h) - self._mean) * self._factor)
+
+    def _backward(self, slope: Tensor) -> None:
+        self._decoder.backward(slope)
+        slope = self._decoder.onwards(slope) * self._factor
+        for i in reversed(range(len(self._linears))):
+            mask = self._masks[i]
+            if mask is not None:
+                slope.numpy()[...] *= mask
+            if self._activated[i]:  # the result has the sign of its argument, also behind dropout
+                slope = torch.ops.aten.leaky_relu_backward(slope, self._linears[i + 1].input, _SLOPE, True)
+            self._linears[i].backward(slope)
+            if i:
+                slope = self._linears[i].onwards(slope)
+
+
+def backpropagation(
+    layers: nn.Sequential,
+    normalisation: LatentNormalisation,
+    decoder: nn.Linear | StackedLinear,
+    losses: Losses,
+    flat: FlatParameters,
+) -> Backpropagation | None:
+    """Return the passes of a chain of layers, if it is one that is known here.
+
+    Args:
+        layers: Encoded inputs → latents.
+        normalisation: Normalises latents, always alike.
+        decoder: Normalised latents → raw outputs.
+        losses: Raw outputs, targets and shares → losses, and the gradient of their sum, each times its share.
+        flat: All parameters of these, and no others, on the CPU.
+    """
+    chain: list[_Layer] = []
+    for module in layers:
+        if isinstance(module, nn.Linear | StackedLinear) and type(module) in (nn.Linear, StackedLinear):
+            chain.append(_Layer(module))
+        elif type(module) is Activation and chain and not chain[-1].activated:
+            chain[-1] = chain[-1]._replace(activated=True)
+        elif type(module) is Dropout and module.in_bytes and chain and chain[-1].activated and not chain[-1].dropout:
+            chain[-1] = chain[-1]._replace(dropout=module)
+        else:
+            return None
+    modules = [layers, *layers, normalisation, decoder]
+    known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
+    is_known = chain and not chain[-1].activated and known == set(map(id, flat.parameters))
+    if not is_known or any(map(_has_hooks, modules)) or flat.value.device.type != "cpu":
+        return None
+    return Backpropagation(chain, normalisation, decoder, losses, flat)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
