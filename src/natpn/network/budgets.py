@@ -37,11 +37,11 @@ from torch.nn.functional import softplus
 
 from natpn.choices import check_choice
 
+CORNER = 0.05
 FAR = 100.0
 LARGEST = 60.0
 ONSET = 0.2
 SMALLEST_SLOPE = 1e-3
-_CORNER = 0.05
 
 
 class Budget(nn.Module, ABC):
@@ -156,8 +156,8 @@ class GradualBudget(Budget):
 def _beyond(distance: Tensor) -> Tensor:
     """Return h, without cancellation where d is below 0, and without squares that overflow."""
     near = distance.clamp(-1e6, 1e6)
-    root = torch.maximum((near.square() + (2 * _CORNER) ** 2).sqrt(), distance.abs())
-    return torch.where(distance > 0, (distance + root) / 2, 2 * _CORNER**2 / (root - distance))
+    root = torch.maximum((near.square() + (2 * CORNER) ** 2).sqrt(), distance.abs())
+    return torch.where(distance > 0, (distance + root) / 2, 2 * CORNER**2 / (root - distance))
 
 
 def _log_normal_budget(dim: int) -> float:

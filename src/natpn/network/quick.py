@@ -1,8 +1,8 @@
 """A few rows at a time, quickly: the default network for tables in numpy.
 
 For a single row the arithmetic is nothing and the calls are all: torch takes several microseconds for each of a hundred
-operations, numpy one. Encoder, bypass and density of a frozen tabular network are therefore stated here once more; the
-family and the Bayesian update are torch's. Answers agree with the network's to the rounding of float64.
+operations, numpy one. Encoder, bypass, density and budget of a frozen tabular network are therefore stated here once
+more; the family and the Bayesian update are torch's. Answers agree with the network's to the rounding of float64.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from natpn.encoders import TabularEncoder
 from natpn.encoders.base import LIMIT, Activation, Dropout
 from natpn.encoders.piecewise import NumbersAndPieces
 from natpn.evidence import Evidence
+from natpn.network.budgets import CORNER, FAR, ONSET, GradualBudget
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
@@ -48,6 +49,8 @@ class QuickNetwork:
     def _evidence(self, member: NaturalPosteriorNetwork, table: "_Table", x: Floats) -> Evidence:
         raw, log_density = table(x)
         chi = member.family.link(torch.from_numpy(raw))
+        if table.budget is not None:
+            return member.family.evidence(chi, torch.from_numpy(table.budget(log_density)))
         return member.family.evidence(chi, member.budget(torch.from_numpy(log_density)))
 
 
@@ -111,6 +114,7 @@ class _Table:
         self.bypass = cast(PrincipalComponents | None, member.bypass)
         if self.bypass is not None:
             self.centre, self.components = _array(self.bypass.mean), _array(self.bypass.components)
+        self.budget = _gradual(member.budget) if isinstance(member.budget, GradualBudget) else None
         self.surprising = isinstance(member.density, Surprise)
         self.weight = float(member.density.weight) if isinstance(member.density, Surprise) else 0.0
         density = cast(GaussianMixture, member.density.density if self.surprising else member.density)
@@ -161,6 +165,20 @@ def _encoding(encoder: TabularEncoder) -> Callable[[Floats], Floats] | None:
         return np.concatenate([number, pieces * scale - shift], 1)
 
     return encode
+
+
+def _gradual(budget: GradualBudget) -> Callable[[Floats], Floats]:
+    centre, unit, level, power = (float(t) for t in (budget.centre, budget.unit, budget.level, budget.power))
+
+    def log_n(log_density: Floats) -> Floats:
+        distance = (centre - log_density) / unit
+        size = np.abs(distance)
+        apart = size + np.maximum(np.sqrt(np.square(np.minimum(size, 1e6)) + (2 * CORNER) ** 2), size)
+        beyond = np.where(distance > 0, apart / 2, 2 * CORNER**2 / apart)
+        value: Floats = level - power * np.log1p(beyond / ONSET) - 2 * np.log1p(beyond / FAR)
+        return value
+
+    return log_n
 
 
 def _array(t: Tensor) -> Floats:
