@@ -31,7 +31,7 @@ def test_decimal_commas_and_names_are_no_classes(tmp_path):
 def test_a_fit_tells_family_scores_and_place(train, tmp_path):
     result = fit(train, tmp_path / "m", "--drop", "flat", "--ensemble", 2, "--seed", 3)
     assert result.exit_code == 0, result.output
-    assert "family Normal()" in result.stdout
+    assert "family Normal(), for numbers over at most two decades" in result.stdout
     assert "rmse" in result.stdout
     assert f"model   {tmp_path / 'm'}" in result.stdout
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
@@ -216,3 +216,16 @@ def test_a_disk_that_fills_up_leaves_nothing(train, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", full)
     assert "the disk is full" in refused(fit(train, tmp_path / "m", "--drop", "flat"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("prior", "low", "high"), [("marginal", 0.8, 1.6), ("paper", 10, 1e6)])
+def test_the_prior_is_what_a_far_row_gets(train, tmp_path, prior, low, high):
+    """Widths of 90 % intervals far away, in ranges of the targets."""
+    result = fit(train, tmp_path / "m", "--drop", "flat", "--prior", prior)
+    assert result.exit_code == 0, result.output
+    flat, _, *rest = rows(1, 0)[0]
+    far = write(tmp_path / "far.csv", [[flat, "1e9", *rest]])
+    assert run("predict", tmp_path / "m", far, "--out", tmp_path / "p.csv").exit_code == 0
+    found = pyarrow.csv.read_csv(tmp_path / "p.csv").to_pylist()[0]
+    ends = np.quantile([float(row[-1]) for row in rows(300, 0)], [0.05, 0.95])
+    assert low < (found["upper"] - found["lower"]) / (ends[1] - ends[0]) < high

@@ -290,3 +290,21 @@ def test_gradient_descent_goes_on_after_refit() -> None:
 def test_explains_wrong_options(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         GaussianMixture(2, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_bandwidth_blurs_a_thin_sheet():
+    along = torch.randn(2000, 1, generator=torch.Generator().manual_seed(0))
+    sheet = torch.cat([along, along + 1e-4 * along.roll(1, 0)], 1)
+    thin, blurred = GaussianMixture(2, 1, 0.0), GaussianMixture(2, 1, 0.0, bandwidth=0.05)
+    for density in (thin, blurred):
+        density.requires_grad_(False).refit(sheet)
+    frame = blurred.scale.detach().double()
+    growth = covariance(blurred)[0] - covariance(thin)[0]
+    torch.testing.assert_close(growth, torch.diag(0.05**2 * frame**2).to(growth), rtol=1e-3, atol=1e-6)
+    off = torch.tensor([[0.0, 0.05]])
+    assert float(blurred(sheet).mean() - blurred(off)) < 5 < 1000 < float(thin(sheet).mean() - thin(off))
+
+
+def test_a_negative_bandwidth_is_refused():
+    with pytest.raises(ValueError, match="bandwidth must not be negative"):
+        GaussianMixture(2, bandwidth=-0.1)

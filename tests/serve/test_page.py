@@ -74,6 +74,16 @@ def test_a_slider_far_from_training_shows_the_prior(page):
     assert away_from_prior(page) < before
 
 
+def test_what_is_outside_training_is_not_called_familiar(page):
+    area = page.find_element(By.ID, "field-0")
+    maximum = float(page.find_element(By.CSS_SELECTOR, ".field [type=range]").get_attribute("max"))
+    for value in (maximum * 0.6, maximum * 0.7, maximum * 0.8, maximum):
+        area.clear()
+        answered(page, lambda value=value: area.send_keys(f"{value:.0f}"))
+        outside = "outside" in page.find_element(By.CSS_SELECTOR, ".field").get_attribute("class")
+        assert (text(page, "#mark-text") == "familiar") <= (not outside)
+
+
 def away_from_prior(page):
     """How many pixels the two curves are apart, at the most."""
     curves = [page.find_element(By.CSS_SELECTOR, f"svg .{name}").get_attribute("d") for name in ("data", "prior")]

@@ -249,7 +249,8 @@ def train(
     found = scores(model, X.take(scored), y[scored])
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
-    say(f"target  {target}: {what}, family {model.family_!r}")
+    why = f", for {model.family_.suits}" if options.get("family") == "auto" else ""
+    say(f"target  {target}: {what}, family {model.family_!r}{why}")
     say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns")
     if len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")

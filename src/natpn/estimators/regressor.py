@@ -125,7 +125,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         super()._set_fitted_family(family)
         self.units_ = replace(self.units_, family=family)
         if self.family == "auto" and self.verbose:
-            print(f"family: {family!r}")
+            print(f"family: {family!r}, for {family.suits}")
 
     def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
         restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))

@@ -32,9 +32,11 @@ class Family(ABC):
     Attributes:
         far_weight: The weight that a network's evidence keeps some way outside the training data, where its errors have
             grown but its mean is still better than the prior's.
+        suits: Which targets "auto" picks it for.
     """
 
     far_weight: ClassVar[float] = 0.9
+    suits: ClassVar[str] = "targets it was asked for"
 
     @property
     def pool(self) -> Pool:

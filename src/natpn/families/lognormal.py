@@ -8,6 +8,7 @@
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from natpn.families.normal import Normal, NormalPosterior
 @dataclass(frozen=True, repr=False)
 class LogNormal(Normal):
     """Positive numbers, log-normal with unknown parameters, with a Normal-Inverse-Gamma prior on the logarithm."""
+
+    suits: ClassVar[str] = "positive numbers over more than two decades"
 
     @property
     def support(self) -> Support:

@@ -17,6 +17,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -65,6 +66,8 @@ def pack(factor: Tensor) -> Tensor:
 @dataclass(frozen=True, repr=False)
 class MultivariateNormal(Family):
     """Vectors of a given dimension, with a Normal-Inverse-Wishart prior."""
+
+    suits: ClassVar[str] = "vectors"
 
     dimension: int
 

@@ -16,7 +16,7 @@ on r, and r is found on held-out rows (`refined`), where it may turn out that Po
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from scipy.optimize import minimize_scalar
@@ -36,6 +36,8 @@ from natpn.special import digamma_remainder, widen
 @dataclass(frozen=True, repr=False)
 class NegativeBinomial(PositiveMeanFamily):
     """Counts of size r, with a Beta prior; r = None is to be found, and Poisson until then."""
+
+    suits: ClassVar[str] = "small whole numbers that vary more than by chance: held-out rows say so"
 
     r: float | None = 1.0
 

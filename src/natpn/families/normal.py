@@ -12,6 +12,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ def pool_mean_and_variance(
 @dataclass(frozen=True, repr=False)
 class Normal(Family):
     """Numbers with unknown mean and variance, with a Normal-Inverse-Gamma prior."""
+
+    suits: ClassVar[str] = "numbers over at most two decades, or of either sign"
 
     @property
     def pool(self) -> Pool:

@@ -10,6 +10,7 @@
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ from natpn.special import deviance, digamma_remainder, factorial_remainder, gamm
 @dataclass(frozen=True, repr=False)
 class Poisson(PositiveMeanFamily):
     """Counts, with a Gamma prior on the rate."""
+
+    suits: ClassVar[str] = "small whole numbers that vary as chance would have it"
 
     @property
     def support(self) -> Support:

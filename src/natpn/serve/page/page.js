@@ -164,10 +164,11 @@ function show(answer) {
   byId("sentence").textContent = text;
   byId("mark").classList.toggle("novel", answer.novel);
   byId("meter").classList.toggle("novel", answer.novel);
-  byId("mark-sign").textContent = answer.novel ? "⚠" : "✓";
+  const outside = document.querySelector(".field.outside") !== null;
+  byId("mark-sign").textContent = answer.novel ? "⚠" : outside ? "≈" : "✓";
   byId("mark-text").textContent = answer.novel
     ? "unfamiliar" + (answer.most_unusual === null ? "" : `: look at ${answer.most_unusual}`)
-    : "familiar";
+    : outside ? "just beyond training" : "familiar";
   byId("meter-fill").style.width = `${100 * answer.familiarity}%`;
   byId("meter").setAttribute("aria-valuenow", Math.round(100 * answer.familiarity));
   byId("meter-text").textContent =
