@@ -62,7 +62,7 @@ def default_network(
             n_layers=3,
             encoding="both",
             knots=9,
-            dropout=0.05,
+            dropout=0.1,
             n_numbers=n_numbers,
             n_ignored=int(surprise),
         )

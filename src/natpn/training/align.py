@@ -152,7 +152,7 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: f
         density.weight.fill_(EVENT * unit / -math.log(_RARE))
     budget.set(middle, unit, 0.0, 1.0)
     distance = budget.distance(density(features)).double()
-    kept = distance.argsort(descending=True)[int(TRIMMED * len(distance)) :]
+    kept = distance.argsort(descending=True)[math.ceil(TRIMMED * len(distance)) :]
     beyond = max(FAR_DISTANCE, BEYOND * float(distance[kept[0]]))
     weight = held_out.weight[kept].double() / held_out.weight[kept].double().sum()
     log_density = density(features[kept]).double()

@@ -26,7 +26,7 @@ from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepar
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
 from natpn.training.session import Session
 
-_STEPS = 3000
+_STEPS = 1500
 _COSTLY_STEPS = 600
 _EVALUATIONS = 30
 
@@ -36,7 +36,7 @@ class Staged:
     """Settings of the staged scheme.
 
     Attributes:
-        max_epochs: Epochs of the first stage; by default as many as make about 3000 steps, or 600 if an encoder is not
+        max_epochs: Epochs of the first stage; by default as many as make about 1500 steps, or 600 if an encoder is not
             tabular, from 20 to 300.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle.
