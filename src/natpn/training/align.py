@@ -38,7 +38,7 @@ from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.budgets import FAR, ONSET
 from natpn.training.latents import Latents
 
-EVENT = 3.0
+EVENT = 2.0
 FAR_DISTANCE = 4.0
 GAUSSIAN = -ndtri(0.01) / math.sqrt(2)  # times √H: the unit of a Normal in H dimensions
 BEYOND = 1.5
