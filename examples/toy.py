@@ -1,4 +1,4 @@
-"""Toy data as in the paper's first figure: what the noise is, and what is not known, side by side.
+"""Toy data as in the paper's first figure: the noise, what is not known, and what a Gaussian process says of it.
 
 python examples/toy.py [FILE]        needs matplotlib: pip install -e '.[figures]'
 """
@@ -9,6 +9,8 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from natpn import families
 from natpn.network import NaturalPosteriorNetwork, default_network
@@ -43,20 +45,33 @@ def classes() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(x[order]).float(), torch.tensor(np.repeat(np.arange(3), 900)[order])
 
 
+def gaussian_process(x: torch.Tensor, y: torch.Tensor, grid: torch.Tensor) -> list[np.ndarray]:
+    """Return quantiles of 5, 50 and 95 % by scikit-learn's, of 600 rows; its noise is the same everywhere."""
+    kernel = ConstantKernel() * RBF() + WhiteKernel()
+    model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0).fit(x[:600], y[:600])
+    mean, deviation = model.predict(grid, return_std=True)
+    return [mean + q * deviation for q in (-1.645, 0, 1.645)]
+
+
 @torch.no_grad()
 def draw(path: Path) -> None:
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(14, 7.5), layout="constrained")
     x, y = regression()
     mean, scale = y.mean(), y.std()
     with torch.enable_grad():
         network = train(x / 2.5, (y - mean) / scale, families.get("normal"))
     grid = torch.linspace(-8, 8, 801)[:, None]
     posterior, evidence = network(grid / 2.5)
-    for axis, distribution, title in (
-        (axes[0, 0], posterior.likelihood(), "Aleatoric: 90 % of the noise alone"),
-        (axes[0, 1], posterior.predictive(), "With the epistemic part: 90 % of the predictive"),
+    levels = (0.05, 0.5, 0.95)
+    noise, predictive = (
+        [distribution.icdf(torch.tensor(q)) * scale + mean for q in levels]
+        for distribution in (posterior.likelihood(), posterior.predictive())
+    )
+    for axis, (low, centre, high), title in (
+        (axes[0, 0], noise, "Aleatoric: 90 % of the noise alone"),
+        (axes[0, 1], predictive, "With the epistemic part: 90 % of the predictive"),
+        (axes[0, 2], gaussian_process(x, y, grid), "A Gaussian process: 90 % of its predictive"),
     ):
-        low, centre, high = (distribution.icdf(torch.tensor(q)) * scale + mean for q in (0.05, 0.5, 0.95))
         axis.plot(x, y, ".", ms=1.5, color="#888888", alpha=0.5, rasterized=True)
         axis.fill_between(grid[:, 0], low, high, color="#1f77b4", alpha=0.25, lw=0)
         axis.plot(grid[:, 0], centre, color="#1f77b4")
@@ -79,6 +94,7 @@ def draw(path: Path) -> None:
         figure.colorbar(image, ax=axis)
         axis.scatter(*x.T, c=y, s=1, cmap="Set1", alpha=0.4, rasterized=True)
         axis.set(title=title)
+    axes[1, 2].axis("off")
     figure.savefig(path, dpi=110)
 
 

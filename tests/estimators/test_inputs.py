@@ -72,7 +72,7 @@ def test_a_module_for_inputs_of_any_number_of_dimensions(shape):
     X = X.reshape(ROWS, *shape)
     module = flattener()
     start = module[1].weight.clone()
-    model = NatPNClassifier(encoder=module, max_epochs=10, random_state=0).fit(X, y)
+    model = NatPNClassifier(encoder=module, max_epochs=30, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
     assert torch.equal(module[1].weight, start)  # fit trains a copy, as clone has to give an unfitted one
     assert model.predict_dist(X).familiarity.shape == (ROWS,)

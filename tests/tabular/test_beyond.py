@@ -26,7 +26,7 @@ def test_a_number_beyond_is_rare_by_the_ranges_it_is_beyond(
 ) -> None:
     surprise = fitted.transform(pd.DataFrame({"a": [value], "c": ["x"], "b": [5.0]}))[0, -1]
     share = 1.0 if beyond == np.inf else beyond**2 / (beyond**2 + 0.25)
-    assert surprise == pytest.approx(-np.log(102) / 2 * share, rel=1e-4)
+    assert surprise == pytest.approx(-np.log(102) / 3 * share, rel=1e-4)
 
 
 def test_the_farthest_of_several_columns_counts_wherever_it_stands(fitted: TableTransform) -> None:

@@ -144,7 +144,7 @@ def test_chunks_give_what_one_row_gives():
     transform = TableTransform().fit(big[:5000, :])
     big[262_144, 0] = np.nan  # the first missing value of its column
     result = transform.transform(big)
-    # a number beyond the range of 5,000 rows is half as rare
+    # a number beyond the range of 5,000 rows is a third as rare
     assert np.flatnonzero(result[:, -1] < -6).tolist() == [262_144]
     rows = [0, 131_071, 131_072, 262_144, 300_000]
     np.testing.assert_array_equal(result[rows], transform.transform(big[rows]))

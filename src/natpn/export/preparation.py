@@ -77,6 +77,7 @@ class Columns(nn.Module):
     deviation: Tensor
     low: Tensor
     high: Tensor
+    width: Tensor
     flagged: Tensor
     if_missing: Tensor
     if_one: Tensor
@@ -97,6 +98,7 @@ class Columns(nn.Module):
         ranges = Ranges(columns)
         self._values("low", ranges.low.tolist())
         self._values("high", ranges.high.tolist())
+        self._values("width", ranges.width.tolist())
         flags = [(i, *flag) for i, column in enumerate(columns) for flag in _flags(column)]
         self._indices("flagged", [flag[0] for flag in flags])
         for place, name in enumerate(("if_missing", "if_one", "otherwise"), start=1):
@@ -129,7 +131,7 @@ class Columns(nn.Module):
         event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
         surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
         if self.varying.shape[0]:
-            apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / (self.high - self.low)
+            apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / self.width
             squared = apart.amax(1, keepdim=True).clamp(0.0, _FAR).square()
             surprise = surprise + SHARE * self.log_never[:1] * squared / (squared + HALF**2)
         parts.append(surprise)

@@ -70,5 +70,5 @@ def _marginal_log_prob(truth: NDArray[np.float64], family: Family) -> NDArray[np
     marginal = family.marginal(units.standardise(truth))
     chi = units.restore(marginal.chi)
     predictive = family.posterior(family.evidence(chi, marginal.log_n.to(chi.dtype))).predictive()
-    log_prob: NDArray[np.float64] = predictive.log_prob(torch.from_numpy(truth)).numpy()
+    log_prob: NDArray[np.float64] = predictive.log_prob(torch.tensor(truth)).numpy()
     return log_prob

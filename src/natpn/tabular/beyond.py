@@ -2,9 +2,9 @@
 
 A number that lies e times its column's training range beyond that range is a rare event of the log-probability
 
-    ½ · log(1 / (N + 2)) · e² / (e² + ¼)
+    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼)
 
-which is next to nothing just outside, as the next few rows of any column may be. From one range on it is almost half of
+which is next to nothing just outside, as the next few rows of any column may be. From one range on it is almost a third of
 what an event is worth that training never had (see `natpn.tabular.base`): such a number is strange, but it still says
 on which side of the others it is. Of several such columns in a row the farthest counts: columns that move together would
 count one event many times.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from natpn.tabular.base import Column
 from natpn.tabular.number import NumberColumn
 
-SHARE = 0.5
+SHARE = 1 / 3
 HALF = 0.5  # ranges beyond at which an event is half as rare, in logarithms
 
 
@@ -40,6 +40,7 @@ class Ranges:
             place += column.n_numbers
         # rounded as the encoded numbers are
         self.low, self.high = np.array(bounds, np.float32).astype(np.float64).reshape(-1, 2).T
+        self.width = np.maximum(self.high - self.low, 1e-30)  # 0 if a mean dwarfs the deviation
         self.log_event = SHARE * columns[0].log_never
 
     def surprise(self, numbers: NDArray[np.float32]) -> NDArray[np.float64] | None:
@@ -49,7 +50,7 @@ class Ranges:
         values = numbers if len(self.places) == numbers.shape[1] else numbers[:, self.places]
         if not ((values < self.low) | (values > self.high)).any():
             return None
-        apart = np.maximum(values - self.high, self.low - values) / (self.high - self.low)
+        apart = np.maximum(values - self.high, self.low - values) / self.width
         squared = np.square(np.maximum(apart.max(axis=1), 0.0))
         result: NDArray[np.float64] = self.log_event * squared / (squared + HALF**2)
         return result

@@ -8,7 +8,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
    from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
 2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median,
-   but no less than it would be for a Normal in as many dimensions.
+   but no less than 3√H of the density's H dimensions. Latents of a few simple columns fill a thin sheet, on which all
+   rows are about as dense; a step off it would count as far.
    An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
    more than for a density that is as rare: it takes all away that a column had to say.
 3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows)
@@ -38,9 +39,9 @@ from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.budgets import FAR, ONSET
 from natpn.training.latents import Latents
 
-EVENT = 2.0
+EVENT = 3.0
 FAR_DISTANCE = 4.0
-GAUSSIAN = -ndtri(0.01) / math.sqrt(2)  # times √H: the unit of a Normal in H dimensions
+THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
 BEYOND = 1.5
 LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
 TOP = 20.0
@@ -147,12 +148,13 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: f
     density, features = network.density, held_out.features
     without = density.density(features[..., :-1]) if isinstance(density, Surprise) else density(features)
     middle, low = (float(without.double().quantile(q)) for q in (0.5, _RARE))
-    unit = max(middle - low, GAUSSIAN * math.sqrt(density.n_continuous))
+    unit = max(middle - low, THINNEST * math.sqrt(density.n_continuous))
     if isinstance(density, Surprise):
         density.weight.fill_(EVENT * unit / -math.log(_RARE))
     budget.set(middle, unit, 0.0, 1.0)
     distance = budget.distance(density(features)).double()
-    kept = distance.argsort(descending=True)[math.ceil(TRIMMED * len(distance)) :]
+    strays = min(math.ceil(TRIMMED * len(distance)), len(distance) - 1)
+    kept = distance.argsort(descending=True)[strays:]
     beyond = max(FAR_DISTANCE, BEYOND * float(distance[kept[0]]))
     weight = held_out.weight[kept].double() / held_out.weight[kept].double().sum()
     log_density = density(features[kept]).double()
