@@ -4,10 +4,10 @@ A number that lies e times its column's training range beyond that range is a ra
 
     ⅓ · log(1 / (N + 2)) · e² / (e² + ¼)
 
-which is next to nothing just outside, as the next few rows of any column may be. From one range on it is almost a third of
-what an event is worth that training never had (see `natpn.tabular.base`): such a number is strange, but it still says
-on which side of the others it is. Of several such columns in a row the farthest counts: columns that move together would
-count one event many times.
+which is next to nothing just outside, as the next few rows of any column may be. From one range on it is almost a
+third of what an event is worth that training never had (see `natpn.tabular.base`): such a number is strange, but it
+still says on which side of the others it is. Of several such columns in a row the farthest counts: columns that move
+together would count one event many times.
 """
 
 from collections.abc import Sequence
