@@ -1,28 +1,23 @@
-"""NatPN beside what one would pick instead, on tables: error, likelihood, intervals, detection and time.
+"""NatPN beside what one would pick instead, on real tables with categories, missing values, dates and counts.
 
-    NATPN_DATA=... python benchmarks/tabular.py [--seeds 3] [--data NAME ...] [--models NAME ...] [--results FILE]
+    NATPN_DATA=... python benchmarks/tabular.py [--seeds 1] [--rows 3000] [--tables NAME ...] [--models NAME ...]
+                                                [--results FILE]
 
-Splits: 20 % test by seed, as in `quality.py`; a model gets all other rows and holds out what it needs. Everybody runs
-with defaults, the same for all data sets; what has no default is below, beside the model. Scores:
+Every model gets the same rows (see `arena.py`) with its defaults, one thread, and what is written beside it below.
+Scores of ordinary test rows:
 
-- RMSE or accuracy (%), the mean negative log-likelihood and, for numbers, the CRPS (of 200 quantiles) of test rows in
-  the units of the data; probabilities are at least 2e-16, as in scikit-learn's `log_loss`;
-- the share of test rows (%) in 90 % intervals, and the mean width of these;
-- detection: areas (%) under the ROC and the precision-recall curve, in-distribution positive, of the log evidence of
-  NatPN and of what the others have: minus the standard deviation, the interval's width or the entropy of the classes;
-- seconds of the fit, and of a prediction with interval and OOD score of 1,000 rows.
+- numbers: RMSE and CRPS in standard deviations of the target, −log p of standardised targets, and the share of rows in
+  90 % intervals;
+- classes: log loss and the share of errors;
+- CPU seconds of the fit.
 
-A model that fails, as NGBoost does where its gradients overflow, is judged by the seeds where it does not. A result is
-appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what is there.
-Other packages: pip install '.[benchmarks]'.
+A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what
+is there. The last table says which goals are reached. Other packages: pip install '.[benchmarks]'.
 """
 
 import argparse
-import datetime
-import importlib.metadata
 import importlib.util
 import json
-import platform
 import time
 import warnings
 from collections.abc import Callable
@@ -31,425 +26,377 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
+from arena import Part, Table, read, tasks
 from numpy.typing import NDArray
-from quality import load
 from scipy import stats
-from scipy.optimize import minimize_scalar
-from sklearn import datasets
-from sklearn.base import BaseEstimator, clone
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import (
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-    RandomForestClassifier,
-    RandomForestRegressor,
-)
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, cross_val_predict, train_test_split
-from sklearn.neural_network import MLPClassifier, MLPRegressor
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.preprocessing import OrdinalEncoder
 
-from natpn import metrics
-from natpn.estimators import NatPNClassifier, NatPNRegressor
+from natpn import NatPNClassifier, NatPNRegressor, metrics
 
 Floats = NDArray[np.float64]
-
+Run = dict[str, Any]
 COVERAGE = 0.9
-QUANTILES = (np.arange(200) + 0.5) / 200
-TIMED_ROWS = 1000
-# the data sets of the goal: best likelihood on 3 of 4, RMSE within 3 % of the best on 3 of 4
-GOAL = ("concrete", "energy", "kin8nm", "bike")
-NUMBERS = (*GOAL, "diabetes")
-CLASSES = ("sensorless", "digits", "breast_cancer", "wine", "iris")
-SHIPPED = {
-    "diabetes": datasets.load_diabetes,
-    "breast_cancer": datasets.load_breast_cancer,
-    "wine": datasets.load_wine,
-    "iris": datasets.load_iris,
-}
-IN_QUALITY = {"bike": "bike-normal", "digits": "digits-89"}
-
-
-@dataclass(frozen=True)
-class Table:
-    """A data set, split."""
-
-    X: Floats
-    y: NDArray[Any]
-    X_test: Floats
-    y_test: NDArray[Any]
-    unfamiliar: dict[str, Floats]
+LEVELS = (np.arange(100) + 0.5) / 100
+ENDS = (0.05, 0.25, 0.5, 0.75, 0.95)
+HELD_OUT = 6  # every so many-th row stops CatBoost
+RIVALS = ("catboost", "hist-gradient-boosting")
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Predicted numbers, one a row; confidence is None where all rows have the same."""
+    """Predicted numbers, one a row.
+
+    Attributes:
+        mean: Their means.
+        values: Equally likely values, (rows, K).
+        log_prob: The log-probability of targets.
+        interval: 90 % intervals, (rows, 2).
+    """
 
     mean: Floats
+    values: Floats
     log_prob: Callable[[Floats], Floats]
-    quantile: Callable[[Floats], Floats]
     interval: Floats
-    confidence: Floats | None
 
 
-@dataclass(frozen=True)
-class Labels:
-    """Predicted probabilities of classes, (rows, classes)."""
-
-    probabilities: Floats
-    confidence: Floats
+Answer = Numbers | Floats  # probabilities of the sorted classes
+Predictor = Callable[[Any], Answer]
 
 
-Predictor = Callable[[Floats], Any]
+class Columns:
+    """Tables as matrices: dates as days, everything else that is no number as codes, NaN if never seen."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.coded = [c for c in frame if not _is_number(frame[c]) and not _is_date(frame[c])]
+        encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan)
+        self.encoder = encoder.fit(_texts(frame[self.coded])) if self.coded else None
+        few = {c for c in self.coded if frame[c].nunique() <= 255}
+        self.categorical = [c in few for c in frame]
+
+    def __call__(self, frame: pd.DataFrame) -> Floats:
+        """Return the matrix of a table."""
+        columns = {}
+        for name in frame:
+            if _is_date(frame[name]):
+                days = (frame[name].dt.tz_localize(None) - pd.Timestamp("1970-01-01")).dt.total_seconds() / 86400
+                columns[name] = days
+            elif name not in self.coded:
+                columns[name] = frame[name].astype(float)
+        matrix = pd.DataFrame(columns, index=frame.index)
+        if self.encoder is not None:
+            matrix[self.coded] = self.encoder.transform(_texts(frame[self.coded]))
+        return matrix[list(frame)].to_numpy(float)
 
 
-def read(name: str, seed: int) -> Table:
-    if name in SHIPPED:
-        X, y = SHIPPED[name](return_X_y=True)
-        X, X_test, y, y_test = train_test_split(X, y, test_size=0.2, random_state=seed)
-        unfamiliar = {}
-    else:
-        task = load(IN_QUALITY.get(name, name), seed)
-        X, y = (np.concatenate(parts) for parts in zip(task.train, task.validation, strict=True))
-        X_test, y_test = task.test
-        unfamiliar = {k: v for k, v in task.unfamiliar.items() if k != "oodom" and v.shape[1:] == X.shape[1:]}
-    kind = float if name in NUMBERS else int
-    return Table(X, y.astype(kind), X_test, y_test.astype(kind), unfamiliar)
+def _is_date(cells: pd.Series) -> bool:
+    return bool(pd.api.types.is_datetime64_any_dtype(cells))
 
 
-def normal(mean: Floats, deviation: Floats | float, interval: Floats | None = None, constant: bool = False) -> Numbers:
-    """Return a Normal prediction; if its deviation is constant, the interval's width says how sure it is."""
-    law = stats.norm(mean, deviation)
-    own = np.stack(law.interval(COVERAGE), 1)
-    wide = deviation if not constant else None if interval is None else interval[:, 1] - interval[:, 0]
+def _is_number(cells: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells))
+
+
+def _texts(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.astype(object).where(frame.notna(), "missing").astype(str)
+
+
+def normal(mean: Floats, deviation: Floats | float) -> Numbers:
+    """Return Normal predictions."""
+    wide = np.maximum(np.broadcast_to(deviation, mean.shape), 1e-9)
     return Numbers(
         mean,
-        law.logpdf,
-        lambda q: stats.norm.ppf(q, np.reshape(mean, (-1, 1)), np.reshape(deviation, (-1, 1))),
-        own if interval is None else interval,
-        None if wide is None else -np.asarray(wide),
+        mean[:, None] + wide[:, None] * stats.norm.ppf(LEVELS),
+        lambda y: stats.norm.logpdf(y, mean, wide),
+        mean[:, None] + wide[:, None] * stats.norm.ppf([0.05, 0.95]),
     )
 
 
-def labels(probabilities: Floats) -> Labels:
-    return Labels(probabilities, -stats.entropy(probabilities, axis=1))
+def poisson(rate: Floats) -> Numbers:
+    """Return Poisson predictions."""
+    rate = np.maximum(rate, 1e-6)
+    values = stats.poisson.ppf(LEVELS, rate[:, None])
+    interval = stats.poisson.ppf([0.05, 0.95], rate[:, None])
+    return Numbers(rate, values, lambda y: stats.poisson.logpmf(y, rate), interval)
 
 
-def out_of_fold_deviation(model: BaseEstimator, X: Floats, y: Floats, seed: int) -> float:
-    """Return the standard deviation of residuals on rows that were held out, five times a fifth."""
-    folds = KFold(5, shuffle=True, random_state=seed)
-    return metrics.rmse(y, cross_val_predict(clone(model), X, y, cv=folds))
+def natpn(table: Table, seed: int, size: int = 1) -> Predictor:
+    """The defaults."""
+    make: Any = NatPNRegressor if table.is_numeric else NatPNClassifier
+    model = make(ensemble_size=size, random_state=seed).fit(table.train.X, table.train.y)
+    if not table.is_numeric:
+        return lambda X: model.predict_proba(X)
 
-
-def natpn_numbers(X: Floats, y: Floats, seed: int, size: int = 1) -> Predictor:
-    model = NatPNRegressor(ensemble_size=size, random_state=seed).fit(X, y)
-
-    def predict(X: Floats) -> Numbers:
+    def predict(X: Any) -> Numbers:
         found = model.predict_dist(X)
-        return Numbers(found.mean(), found.log_prob, found.quantile, found.interval(COVERAGE), found.log_evidence)
+        mean = found.mean()
+        mean = np.where(np.isfinite(mean), mean, found.median())
+        return Numbers(mean, found.equally_likely(), found.log_prob, found.interval(COVERAGE))
 
     return predict
 
 
-def natpn_labels(X: Floats, y: Floats, seed: int, size: int = 1) -> Predictor:
-    model = NatPNClassifier(ensemble_size=size, random_state=seed).fit(X, y)
+def five(table: Table, seed: int) -> Predictor:
+    """Five networks."""
+    return natpn(table, seed, 5)
 
-    def predict(X: Floats) -> Labels:
-        found = model.predict_dist(X)
-        return Labels(found.mean(), found.log_evidence)
+
+def catboost(table: Table, seed: int) -> Predictor:
+    """Up to 1,000 rounds, stopped after 50 without progress on a sixth of the rows; numbers by mean and variance."""
+    from catboost import CatBoostClassifier, CatBoostRegressor
+
+    columns = Columns(table.train.X)
+
+    def frame(X: pd.DataFrame) -> pd.DataFrame:
+        matrix = pd.DataFrame(columns(X), columns=list(X))
+        matrix[columns.coded] = _texts(X[columns.coded]).to_numpy()
+        return matrix
+
+    X, y = frame(table.train.X), table.train.y
+    options: dict[str, Any] = {
+        "random_seed": seed,
+        "verbose": False,
+        "allow_writing_files": False,
+        "thread_count": 1,
+        "cat_features": columns.coded,
+        "early_stopping_rounds": 50,
+    }
+    out = np.arange(len(y)) % HELD_OUT == 0
+    if not table.is_numeric:
+        model = CatBoostClassifier(**options).fit(X[~out], y[~out], eval_set=(X[out], y[out]))
+        return lambda X: _sorted(model.predict_proba(frame(X)), model.classes_, y)
+    if table.kind == "count":
+        model = CatBoostRegressor(loss_function="Poisson", **options).fit(X[~out], y[~out], eval_set=(X[out], y[out]))
+        return lambda X: poisson(model.predict(frame(X), prediction_type="Exponent"))
+    mean, scale = y.mean(), y.std()
+    z = (y - mean) / scale
+    model = CatBoostRegressor(loss_function="RMSEWithUncertainty", **options)
+    model.fit(X[~out], z[~out], eval_set=(X[out], z[out]))
+
+    def predict(X: pd.DataFrame) -> Numbers:
+        found = model.predict(frame(X))
+        return normal(found[:, 0] * scale + mean, np.sqrt(np.maximum(found[:, 1], 1e-12)) * scale)
 
     return predict
 
 
-def five(fit: Callable[..., Predictor]) -> Callable[..., Predictor]:
-    return lambda X, y, seed: fit(X, y, seed, size=5)
+def boosting(table: Table, seed: int) -> Predictor:
+    """Numbers: a constant deviation from three folds for −log p, and five quantile losses for intervals and CRPS."""
+    columns = Columns(table.train.X)
+    X, y = columns(table.train.X), table.train.y
+    options: dict[str, Any] = {"random_state": seed, "categorical_features": columns.categorical}
+    if not table.is_numeric:
+        model = HistGradientBoostingClassifier(**options).fit(X, y)
+        return lambda X: model.predict_proba(columns(X))
+    loss = "poisson" if table.kind == "count" else "squared_error"
+    centre = HistGradientBoostingRegressor(loss=loss, **options).fit(X, y)
+    quantiles = [HistGradientBoostingRegressor(loss="quantile", quantile=q, **options).fit(X, y) for q in ENDS]
+    deviation = metrics.rmse(y, cross_val_predict(HistGradientBoostingRegressor(**options), X, y, cv=3))
+
+    def predict(X: pd.DataFrame) -> Numbers:
+        matrix = columns(X)
+        mean = centre.predict(matrix)
+        ends = np.sort(np.stack([model.predict(matrix) for model in quantiles], 1), 1)
+        plain = poisson(mean) if table.kind == "count" else normal(mean, deviation)
+        tails = [2 * ends[:, :1] - ends[:, 1:2], ends, 2 * ends[:, -1:] - ends[:, -2:-1]]
+        values = np.stack([np.interp(LEVELS, (0, *ENDS, 1), row) for row in np.concatenate(tails, 1)])
+        return Numbers(mean, plain.values if table.kind == "count" else values, plain.log_prob, ends[:, [0, -1]])
+
+    return predict
 
 
-def boosting_numbers(X: Floats, y: Floats, seed: int) -> Predictor:
-    """A constant deviation from out-of-fold residuals; the interval by two more models with quantile losses."""
-    model = HistGradientBoostingRegressor(random_state=seed)
-    deviation = out_of_fold_deviation(model, X, y, seed)
-    model.fit(X, y)
-    ends = [
-        HistGradientBoostingRegressor(loss="quantile", quantile=q, random_state=seed).fit(X, y)
-        for q in ((1 - COVERAGE) / 2, (1 + COVERAGE) / 2)
-    ]
-    return lambda X: normal(model.predict(X), deviation, np.stack([end.predict(X) for end in ends], 1), constant=True)
+def ngboost(table: Table, seed: int) -> Predictor:
+    """Up to 1,000 trees at a learning rate of 0.03, stopped after 50 without progress; missing values are −999."""
+    from ngboost import NGBClassifier, NGBRegressor
+    from ngboost.distns import k_categorical
 
+    columns = Columns(table.train.X)
+    X = np.nan_to_num(columns(table.train.X), nan=-999)
+    options: dict[str, Any] = {"n_estimators": 1000, "learning_rate": 0.03, "verbose": False, "random_state": seed}
+    options["early_stopping_rounds"] = 50
+    if not table.is_numeric:
+        classes, index = np.unique(table.train.y, return_inverse=True)
+        model = NGBClassifier(Dist=k_categorical(len(classes)), **options).fit(X, index)
+        return lambda X: model.predict_proba(np.nan_to_num(columns(X), nan=-999))
+    model = NGBRegressor(**options).fit(X, table.train.y)
 
-def boosting_labels(X: Floats, y: Floats, seed: int) -> Predictor:
-    model = HistGradientBoostingClassifier(random_state=seed).fit(X, y)
-    return lambda X: labels(model.predict_proba(X))
-
-
-def ngboost_numbers(X: Floats, y: Floats, seed: int) -> Predictor:
-    """Up to 2,000 trees rather than its 500, which are too few at its learning rate; stopped by 10 % of the rows."""
-    from ngboost import NGBRegressor
-
-    model = NGBRegressor(n_estimators=2000, early_stopping_rounds=50, verbose=False, random_state=seed).fit(X, y)
-
-    def predict(X: Floats) -> Numbers:
-        found = model.pred_dist(X, max_iter=model.best_val_loss_itr)
+    def predict(X: pd.DataFrame) -> Numbers:
+        found = model.pred_dist(np.nan_to_num(columns(X), nan=-999))
         return normal(found.loc, found.scale)
 
     return predict
 
 
-def ngboost_labels(X: Floats, y: Floats, seed: int) -> Predictor:
-    """As for numbers; beyond 10,000 rows 100 rounds at ten times the learning rate, each on a tenth of the rows."""
-    from ngboost import NGBClassifier
-    from ngboost.distns import k_categorical
+def forest(table: Table, seed: int) -> Predictor:
+    """200 trees; numbers by the quantiles of their leaves, of at least three rows."""
+    columns = Columns(table.train.X)
+    X = np.nan_to_num(columns(table.train.X), nan=-999)
+    if not table.is_numeric:
+        model = RandomForestClassifier(200, random_state=seed).fit(X, table.train.y)
+        return lambda X: model.predict_proba(np.nan_to_num(columns(X), nan=-999))
+    from quantile_forest import RandomForestQuantileRegressor
 
-    limits: dict[str, Any] = {"n_estimators": 2000}
-    if len(X) > 10_000:
-        limits = {"n_estimators": 100, "learning_rate": 0.1, "minibatch_frac": 0.1}
-    model = NGBClassifier(
-        Dist=k_categorical(int(y.max()) + 1), early_stopping_rounds=50, verbose=False, random_state=seed, **limits
-    ).fit(X, y)
-    return lambda X: labels(model.predict_proba(X, max_iter=model.best_val_loss_itr))
+    model = RandomForestQuantileRegressor(200, min_samples_leaf=3, random_state=seed).fit(X, table.train.y)
+    least = 1e-3 * float(table.train.y.std())
 
-
-def forest_numbers(X: Floats, y: Floats, seed: int) -> Predictor:
-    """Interval: cross-conformal (CV+, 5 folds). Deviation: the trees' spread, and a constant by out-of-bag rows."""
-    from mapie.regression import CrossConformalRegressor
-
-    forest = RandomForestRegressor(random_state=seed).fit(X, y)
-    conformal = CrossConformalRegressor(clone(forest), confidence_level=COVERAGE, random_state=seed)
-    conformal.fit_conformalize(X, y)
-    trees = np.stack([tree.predict(X) for tree in forest.estimators_])
-    for values, drawn in zip(trees, forest.estimators_samples_, strict=True):
-        values[drawn] = np.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # rows that every tree has seen
-        residual, spread = (y - np.nanmean(trees, 0)) ** 2, np.nanvar(trees, 0)
-    largest = float(np.nanmean(residual))
-    rest = minimize_scalar(
-        lambda c: np.nanmean(np.log(spread + c) + residual / (spread + c)), bounds=(1e-4 * largest, largest)
-    ).x
-
-    def predict(X: Floats) -> Numbers:
-        spread = np.var([tree.predict(X) for tree in forest.estimators_], axis=0)
-        return normal(forest.predict(X), np.sqrt(spread + rest), conformal.predict_interval(X)[1][:, :, 0])
+    def predict(X: pd.DataFrame) -> Numbers:
+        values = model.predict(np.nan_to_num(columns(X), nan=-999), quantiles=list(LEVELS))
+        found = normal(values.mean(1), values.std(1) + least)
+        return Numbers(found.mean, values, found.log_prob, values[:, [5, 94]])
 
     return predict
 
 
-def forest_labels(X: Floats, y: Floats, seed: int) -> Predictor:
-    model = RandomForestClassifier(random_state=seed).fit(X, y)
-    return lambda X: labels(model.predict_proba(X))
+def _sorted(probabilities: Floats, classes: NDArray[Any], y: NDArray[Any]) -> Floats:
+    """Return columns in the order of the sorted labels."""
+    place = {str(label): i for i, label in enumerate(np.ravel(classes))}
+    return probabilities[:, [place[str(label)] for label in np.unique(y)]]
 
 
-def mlp_numbers(X: Floats, y: Floats, seed: int) -> Predictor:
-    """Inputs and targets standardised, up to 1,000 epochs; a constant deviation from out-of-fold residuals."""
-    network = MLPRegressor(max_iter=1000, random_state=seed)
-    model = make_pipeline(StandardScaler(), TransformedTargetRegressor(network, transformer=StandardScaler()))
-    deviation = out_of_fold_deviation(model, X, y, seed)
-    model.fit(X, y)
-    return lambda X: normal(model.predict(X), deviation, constant=True)
-
-
-def mlp_labels(X: Floats, y: Floats, seed: int) -> Predictor:
-    model = make_pipeline(StandardScaler(), MLPClassifier(max_iter=1000, random_state=seed)).fit(X, y)
-    return lambda X: labels(model.predict_proba(X))
-
-
-# name: (fit for numbers, fit for classes, the package it needs)
-MODELS: dict[str, tuple[Callable[..., Predictor], Callable[..., Predictor], str | None]] = {
-    "natpn": (natpn_numbers, natpn_labels, None),
-    "natpn-5": (five(natpn_numbers), five(natpn_labels), None),
-    "hist-gradient-boosting": (boosting_numbers, boosting_labels, None),
-    "ngboost": (ngboost_numbers, ngboost_labels, "ngboost"),
-    "random-forest-mapie": (forest_numbers, forest_labels, "mapie"),
-    "mlp": (mlp_numbers, mlp_labels, None),
+# name: (fit, the package it needs)
+MODELS: dict[str, tuple[Callable[[Table, int], Predictor], str | None]] = {
+    "natpn": (natpn, None),
+    "natpn-5": (five, None),
+    "catboost": (catboost, "catboost"),
+    "hist-gradient-boosting": (boosting, None),
+    "ngboost": (ngboost, "ngboost"),
+    "quantile-forest": (forest, "quantile_forest"),
 }
-OURS = ("natpn", "natpn-5")
 
 
-def score(found: Any, y: NDArray[Any]) -> dict[str, float]:
-    if isinstance(found, Labels):
-        p = np.clip(found.probabilities, np.finfo(float).eps, 1)
+def score(found: Answer, table: Table, part: Part) -> dict[str, float]:
+    """Return the scores of an answer."""
+    if not isinstance(found, Numbers):
+        index = np.searchsorted(np.unique(table.train.y), part.y)
+        p = np.clip(found, 1e-12, 1)
         return {
-            "accuracy": metrics.accuracy(y, p),
-            "nll": metrics.negative_log_likelihood(np.log(p[np.arange(len(y)), y])),
+            "log loss": float(-np.log(p[np.arange(len(p)), index]).mean()),
+            "error": float((p.argmax(1) != index).mean()),
         }
+    scale = float(table.train.y.std())
     low, high = found.interval.T
     return {
-        "rmse": metrics.rmse(y, found.mean),
-        "nll": metrics.negative_log_likelihood(found.log_prob(y)),
-        "crps": metrics.crps(y, found.quantile(QUANTILES)),
-        "coverage": float(100 * np.mean((low <= y) & (y <= high))),
-        "width": float(np.mean(high - low)),
+        "rmse": metrics.rmse(part.y, found.mean) / scale,
+        "crps": metrics.crps(part.y, found.values) / scale,
+        "nll": metrics.negative_log_likelihood(found.log_prob(part.y)) - np.log(scale),
+        "coverage": float(((low <= part.y) & (part.y <= high)).mean()),
     }
 
 
-def run(name: str, model: str, seed: int) -> dict[str, Any]:
-    table = read(name, seed)
-    start = time.perf_counter()
+def run(name: str, model: str, seed: int, rows: int) -> Run:
+    """Fit a model to a table, and score it."""
+    table = read(name, seed, rows, 3000)
+    result: Run = {"table": name, "kind": table.kind, "model": model, "seed": seed, "rows": rows}
+    start = time.process_time()
     try:
-        predict = MODELS[model][name in CLASSES](table.X, table.y, seed)
-    except ValueError as problem:
-        print(f"{model} fails on {name}, seed {seed}: {problem}")
-        return {"data": name, "model": model, "seed": seed, "failed": str(problem)}
-    fitted = time.perf_counter()
-    predict(np.resize(table.X_test, (TIMED_ROWS, table.X.shape[1])))
-    result = {"fit": fitted - start, "predict": time.perf_counter() - fitted}
-    found = predict(table.X_test)
-    result |= score(found, table.y_test)
-    for other, X in table.unfamiliar.items():
-        if found.confidence is not None:
-            pr, roc = metrics.detection(found.confidence, predict(X).confidence)
-            result |= {f"{other} ROC": roc, f"{other} PR": pr}
-    return {"data": name, "model": model, "seed": seed, **result}
+        predict = MODELS[model][0](table, seed)
+    except (ValueError, np.linalg.LinAlgError) as problem:
+        return result | {"failed": str(problem)[:200]}
+    result["seconds"] = time.process_time() - start
+    return result | score(predict(table.test.X), table, table.test)
 
 
-# score: (heading, what is best: 1 highest, -1 lowest, 0 nearest to the coverage)
-COLUMNS = {
-    "rmse": ("RMSE", -1),
-    "accuracy": ("accuracy", 1),
-    "nll": ("− log-likelihood", -1),
-    "crps": ("CRPS", -1),
-    "coverage": ("in 90 % interval", 0),
-    "width": ("its width", None),
-    "fit": ("fit, s", -1),
-    "predict": ("1,000 rows, s", -1),
-}
+def means(results: list[Run], score: str) -> dict[tuple[str, int], dict[str, float]]:
+    """Return {(table, rows): {model: the mean over seeds}}."""
+    found: dict[tuple[str, int], dict[str, list[float]]] = {}
+    for r in results:
+        if score in r:
+            found.setdefault((r["table"], r["rows"]), {}).setdefault(r["model"], []).append(r[score])
+    return {key: {m: float(np.mean(v)) for m, v in models.items()} for key, models in found.items()}
 
 
-def complete(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the results of seeds that all models have which ran on the data set at all."""
-    ran = {(r["data"], r["model"]) for r in results}
-    done = {(r["data"], r["model"], r["seed"]) for r in results}
-    return [r for r in results if all((name, m, r["seed"]) in done for name, m in ran if name == r["data"])]
-
-
-def means(results: list[dict[str, Any]], name: str) -> dict[str, dict[str, float]]:
-    """Return the mean over seeds of every score of every model."""
-    found: dict[str, dict[str, float]] = {}
-    for model in MODELS:
-        rows = [r for r in results if r["data"] == name and r["model"] == model and "failed" not in r]
-        if rows:
-            keys = [k for k in rows[0] if k not in ("data", "model", "seed")]
-            found[model] = {k: float(np.mean([r[k] for r in rows])) for k in keys}
-    return found
-
-
-def error(results: list[dict[str, Any]], name: str, model: str, key: str) -> str:
-    values = [r[key] for r in results if r["data"] == name and r["model"] == model and "failed" not in r]
-    return f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}" if len(values) > 1 else ""
-
-
-def print_data(results: list[dict[str, Any]], name: str) -> None:
-    """Print the table of a data set."""
-    found = means(results, name)
-    first = next(iter(found.values()))
-    areas = [k for k in first if k.endswith((" ROC", " PR"))]
-    keys = [k for k in ("rmse", "accuracy", "nll", "crps", "coverage", "width") if k in first]
-    keys += [*areas, "fit", "predict"]
-    better = {k: COLUMNS[k][1] if k in COLUMNS else 1 for k in keys}
-    best: dict[str, float] = {}
-    for k, sign in better.items():
-        values = [scores[k] for scores in found.values() if k in scores]
-        if sign is not None:
-            best[k] = min(values, key=lambda v: -sign * v if sign else abs(v - 100 * COVERAGE))
-    seeds = len({r["seed"] for r in results if r["data"] == name})
-    print(f"### {name}, {seeds} seed{'s' if seeds > 1 else ''}\n")
-    print("| model | " + " | ".join(COLUMNS[k][0] if k in COLUMNS else k for k in keys) + " |")
-    print("|---" * (len(keys) + 1) + "|")
-    for model, scores in found.items():
-        cells = []
-        for k in keys:
-            if k not in scores:
-                cells.append("none")
-                continue
-            digits = ".1f" if k in areas or k == "coverage" else ".2g" if k in ("fit", "predict") else ".4g"
-            text = f"{scores[k]:{digits}}"
-            if k in best and text == f"{best[k]:{digits}}":
-                text = f"**{text}**"
-            cells.append(text + (error(results, name, model, k) if k in ("rmse", "accuracy", "nll") else ""))
-        failed = sum(r["data"] == name and r["model"] == model and "failed" in r for r in results)
-        print(f"| {model}" + f" ({failed} failed)" * bool(failed) + " | " + " | ".join(cells) + " |")
-    print()
-
-
-def print_summary(results: list[dict[str, Any]]) -> None:
-    """Print how often NatPN is best, or near it, among the others, and every model's detection."""
-    names = [n for n in (*NUMBERS, *CLASSES) if any(r["data"] == n for r in results)]
-    found = {name: means(results, name) for name in names}
-    print("### Summary\n")
-    print("| | data | best likelihood | RMSE or accuracy within 3 % of the best | neither |\n|---|---|---|---|---|")
-    for ours in OURS:
-        for title, group in (("the goal's", GOAL), ("numbers", NUMBERS), ("classes", CLASSES)):
-            likely, near, neither = [], [], []
-            here = [n for n in group if ours in found.get(n, {})]
-            for name in here:
-                key, sign = ("accuracy", 1) if name in CLASSES else ("rmse", -1)
-                others = [s for m, s in found[name].items() if m not in OURS]
-                mine = found[name][ours]
-                if not others:
-                    continue
-                top = max(sign * s[key] for s in others)
-                is_likely = mine["nll"] < min(s["nll"] for s in others)
-                is_near = sign * mine[key] >= top - 0.03 * abs(top)
-                likely += [name] * is_likely
-                near += [name] * is_near
-                neither += [name] * (not is_likely and not is_near)
-            cells = [f"{len(k)} of {len(here)}" + f" ({', '.join(k)})" * bool(k) for k in (likely, near, neither)]
-            print(f"| {ours} | {title} | " + " | ".join(cells) + " |")
-    pairs = [(n, k) for n in names for k in next(iter(found[n].values())) if k.endswith(" ROC")]
-    if not pairs:
+def table_of(results: list[Run], score: str, form: str) -> None:
+    """Print a score of every model on every table, the best in bold."""
+    found = means(results, score)
+    models = [m for m in MODELS if any(m in row for row in found.values())]
+    if not found:
         return
-    print("\nDetection, areas under the ROC curve (50 is chance):\n")
-    models = [m for m in MODELS if any(m in found[n] for n in names)]
-    print("| data → unfamiliar | " + " | ".join(models) + " |\n" + "|---" * (len(models) + 1) + "|")
-    columns = [[found[n].get(m, {}).get(k) for n, k in pairs] for m in models]
-    for (name, key), row in zip(pairs, zip(*columns, strict=True), strict=True):
-        top = max(v for v in row if v is not None)
-        cells = ["none" if v is None else f"**{v:.1f}**" if v == top else f"{v:.1f}" for v in row]
-        print(f"| {name} → {key.removesuffix(' ROC')} | " + " | ".join(cells) + " |")
-    for title, statistic in (("mean", np.mean), ("lowest", np.min)):
-        known = [[v for v in column if v is not None] for column in columns]
-        print(f"| {title} | " + " | ".join(f"{statistic(k):.1f}" if k else "none" for k in known) + " |")
+    print(f"\n{score}\n\n| table | rows | " + " | ".join(models) + " |\n|---|---|" + "---|" * len(models))
+    for (name, rows), row in found.items():
+        best = min(row.values())
+        cells = ["" if m not in row else format(row[m], form) for m in models]
+        cells = [f"**{c}**" if m in row and row[m] == best else c for c, m in zip(cells, models, strict=True)]
+        print(f"| {name} | {rows:,} | " + " | ".join(cells) + " |")
+
+
+def against(results: list[Run], score: str, ours: str, counts: bool | None = None) -> tuple[list[float], list[int]]:
+    """Return our score over the better rival's, and our rank among the three, table by table."""
+    kinds = {r["table"]: r["kind"] for r in results}
+    rows = [
+        row
+        for (name, _), row in means(results, score).items()
+        if {ours, *RIVALS} <= set(row) and (counts is None or (kinds[name] == "count") == counts)
+    ]
+    ratios = [row[ours] / min(row[m] for m in RIVALS) for row in rows]
+    return ratios, [1 + sum(row[m] < row[ours] for m in RIVALS) for row in rows]
+
+
+def goals(results: list[Run]) -> None:
+    """Print each goal with what was seen, for one network and for five."""
+    print("\n| goal | natpn | natpn-5 |\n|---|---|---|")
+
+    def line(goal: str, seen: Callable[[str], str]) -> None:
+        print(f"| {goal} | {seen('natpn')} | {seen('natpn-5')} |")
+
+    def ratios(score: str, ours: str) -> str:
+        found = against(results, score, ours)[0]
+        return f"{np.median(found):.3f} / {max(found):.2f} on {len(found)}" if found else ""
+
+    def rank(score: str, ours: str) -> str:
+        found = against(results, score, ours)[1]
+        return f"{np.mean(found):.2f}" if found else ""
+
+    def likelihood(ours: str) -> str:
+        found = means([r for r in results if r["kind"] == "count"], "nll")
+        wins = [row[ours] < row["catboost"] for row in found.values() if {ours, "catboost"} <= set(row)]
+        return f"{sum(wins)} of {len(wins)}" if wins else ""
+
+    def times(ours: str) -> str:
+        found = means(results, "seconds")
+        share = [row[ours] / row["catboost"] for row in found.values() if {ours, "catboost"} <= set(row)]
+        return f"{np.median(share):.2f}" if share else ""
+
+    line("numbers: mean rank in CRPS among three ≤ 1.6", lambda m: rank("crps", m))
+    line("numbers: CRPS against the better of two, median ≤ .97 / worst ≤ 1.1", lambda m: ratios("crps", m))
+    line("numbers: RMSE against the better of two, median ≤ 1 / worst ≤ 1.1", lambda m: ratios("rmse", m))
+    line("classes: mean rank in log loss among three ≤ 1.5", lambda m: rank("log loss", m))
+    line("classes: log loss against the better of two, median ≤ 1 / worst", lambda m: ratios("log loss", m))
+    line("counts: −log p better than CatBoost's Poisson on all", likelihood)
+    line("CPU time of a fit against CatBoost's, median ≤ 2", times)
 
 
 def main() -> None:
+    """Run what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--data", nargs="*", default=[*NUMBERS, *CLASSES], choices=[*NUMBERS, *CLASSES])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--tables", nargs="*", default=list(tasks()))
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--results", type=Path, default=Path("tabular.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    versions = []
-    for model in arguments.models.copy():
-        package = MODELS[model][2]
-        if package and importlib.util.find_spec(package) is None:
-            print(f"{model} is left out: pip install '.[benchmarks]' installs {package}")
-            arguments.models.remove(model)
-        elif package:
-            versions.append(package)
-    results = (
-        [json.loads(line) for line in arguments.results.read_text().splitlines()] if arguments.results.exists() else []
-    )
-    done = {(r["data"], r["model"], r["seed"]) for r in results}
+    warnings.filterwarnings("ignore", category=UserWarning)
+    lines = arguments.results.read_text().splitlines() if arguments.results.exists() else []
+    results = [json.loads(line) for line in lines]
+    done = {(r["table"], r["model"], r["seed"], r["rows"]) for r in results}
     for seed in range(arguments.seeds):
-        for name in arguments.data:
+        for name in arguments.tables:
             for model in arguments.models:
-                if (name, model, seed) not in done:
-                    results.append(run(name, model, seed))
-                    with arguments.results.open("a") as file:
-                        file.write(json.dumps(results[-1]) + "\n")
-    packages = ("natpn", "numpy", "scikit-learn", "torch", *versions)
-    named = ", ".join(f"{package} {importlib.metadata.version(package)}" for package in packages)
-    print(f"{datetime.date.today()}, Python {platform.python_version()}, {named}\n")
-    results = complete([r for r in results if r["data"] in arguments.data and r["model"] in arguments.models])
-    for name in arguments.data:
-        if any(r["data"] == name for r in results):
-            print_data(results, name)
-    if results:
-        print_summary(results)
+                package = MODELS[model][1]
+                if (name, model, seed, arguments.rows) in done:
+                    continue
+                if package is not None and importlib.util.find_spec(package) is None:
+                    print(f"{model} is left out: pip install {package.replace('_', '-')}")
+                    continue
+                results.append(run(name, model, seed, arguments.rows))
+                with arguments.results.open("a") as file:
+                    file.write(json.dumps(results[-1]) + "\n")
+    for score, form in (("crps", ".3f"), ("rmse", ".3f"), ("nll", ".2f"), ("log loss", ".3f"), ("seconds", ".1f")):
+        table_of(results, score, form)
+    goals(results)
 
 
 if __name__ == "__main__":

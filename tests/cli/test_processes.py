@@ -137,6 +137,6 @@ def test_torchrun_fits_in_several_processes(train, tmp_path):
     process = start(*arguments, train, *options, "--out", tmp_path / "m", module="torch.distributed.run")
     code, out, err = finish(process)
     assert code == 0, err
-    assert out.count("model   ") == out.count("family ") == 1
+    assert out.count("\nmodel   ") == out.count("family ") == out.count("columns of ") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]
