@@ -35,6 +35,14 @@ def test_the_farthest_of_several_columns_counts_wherever_it_stands(fitted: Table
     assert both == one
 
 
+def test_tables_of_earlier_models_do_not_know_it(fitted: TableTransform) -> None:
+    old = TableTransform.from_config(fitted.to_config() | {"version": 1})
+    far = pd.DataFrame({"a": [2.0], "c": ["x"], "b": [5.0]})
+    assert old.transform(far)[0, -1] == 0
+    assert TableTransform.from_config(old.to_config()).transform(far)[0, -1] == 0  # nor when saved again
+    assert TableTransform.from_config(fitted.to_config()).transform(far)[0, -1] < 0
+
+
 def test_events_of_other_columns_are_added(fitted: TableTransform) -> None:
     one = fitted.transform(pd.DataFrame({"a": [2.0], "c": ["x"], "b": [5.0]}))[0, -1]
     other = fitted.transform(pd.DataFrame({"a": [0.5], "c": ["new"], "b": [5.0]}))[0, -1]

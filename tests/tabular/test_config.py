@@ -68,7 +68,7 @@ def test_a_bad_field(kind, field, value, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "has version 2, but this natpn reads version 1"),
+        ({"version": 3}, "has version 3, but this natpn reads versions up to 2"),
         ({"columns": []}, "a list of at least one column"),
         ({"columns": {}}, "a list of at least one column"),
         ({"columns": ["age"]}, "the kind of column 0 is None"),

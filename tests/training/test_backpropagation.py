@@ -13,6 +13,9 @@ from training.problems import network, problem
 
 def trainee(family, members, dropout):
     networks = [network(family, seed, dropout=dropout) for seed in range(members or 1)]
+    for each in networks:  # as the paper's scheme may have left it
+        each.normalisation.running_mean.fill_(0.2)
+        each.normalisation.running_variance.fill_(3.0)
     start = Start(torch.linspace(0.3, 0.6, family.n_statistics), 1.5)
     return PlainLoss(networks[0], start) if members is None else StackedPlainLoss(networks, start)
 

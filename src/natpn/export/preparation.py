@@ -95,6 +95,7 @@ class Columns(nn.Module):
         self._values("factor", [math.ldexp(1.0, -m.exponent) for _, m in numbers])
         self._values("mean", [m.mean for _, m in numbers])
         self._values("deviation", [m.deviation for _, m in numbers])
+        self.has_ranges = table.ranges is not None and bool(numbers)
         ranges = Ranges(columns)
         self._values("low", ranges.low.tolist())
         self._values("high", ranges.high.tolist())
@@ -130,7 +131,7 @@ class Columns(nn.Module):
             parts.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
         event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
         surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
-        if self.varying.shape[0]:
+        if self.has_ranges:
             apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / self.width
             squared = apart.amax(1, keepdim=True).clamp(0.0, _FAR).square()
             surprise = surprise + SHARE * self.log_never[:1] * squared / (squared + HALF**2)

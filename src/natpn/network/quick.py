@@ -109,7 +109,7 @@ class _Table:
         self.layers = [(_array(layer.weight).T.copy(), _array(layer.bias)) for layer in linear]
         normalisation = member.normalisation
         self.mean = _array(normalisation.running_mean)
-        self.factor = _array((normalisation.running_variance + normalisation.epsilon).rsqrt())
+        self.factor = _array(normalisation.factor)
         self.decoder = _array(member.decoder.weight).T.copy(), _array(member.decoder.bias)
         self.bypass = cast(PrincipalComponents | None, member.bypass)
         if self.bypass is not None:

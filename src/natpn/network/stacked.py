@@ -1,7 +1,7 @@
 """Tabular members of an ensemble run at the same time: their weights are stacked, and each layer is one `baddbmm`."""
 
 from collections.abc import Sequence
-from typing import Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from natpn.encoders import TabularEncoder
 from natpn.encoders.base import bound
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
-from natpn.network.normalisation import LatentNormalisation
 
 
 def stackable(members: Sequence[NaturalPosteriorNetwork]) -> bool:
@@ -51,6 +50,9 @@ class StackedNetworks(nn.Module):
         members: The networks; see `stackable`.
     """
 
+    mean: Tensor
+    factor: Tensor
+
     def __init__(self, members: Sequence[NaturalPosteriorNetwork]) -> None:
         super().__init__()
         if not stackable(members):
@@ -62,17 +64,11 @@ class StackedNetworks(nn.Module):
             linear = isinstance(parts[0], nn.Linear)
             layers.append(StackedLinear(cast(tuple[nn.Linear, ...], parts)) if linear else parts[0])
         self.layers = nn.Sequential(*layers)
-        self.normalisation = LatentNormalisation(members[0].latent_dim, n_members=len(members))
-        for i, member in enumerate(members):
-            self.normalisation.running_mean[i, 0] = member.normalisation.running_mean
-            self.normalisation.running_variance[i, 0] = member.normalisation.running_variance
+        # The members' normalisation stays as it is, and is no part of what is trained.
+        normalisations = [member.normalisation for member in members]
+        self.register_buffer("mean", torch.stack([n.running_mean[None] for n in normalisations]), persistent=False)
+        self.register_buffer("factor", torch.stack([n.factor[None] for n in normalisations]), persistent=False)
         self.decoder = StackedLinear([member.decoder for member in members])
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode; the normalisation stays as it is."""
-        super().train(mode)
-        self.normalisation.eval()
-        return self
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""
@@ -88,7 +84,7 @@ class StackedNetworks(nn.Module):
 
     def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """Return normalised latents and raw outputs."""
-        latent = self.normalisation(latent)
+        latent = (latent - self.mean) * self.factor
         return latent, self.decoder(latent)
 
     forward = represent
@@ -101,9 +97,6 @@ class StackedNetworks(nn.Module):
             if isinstance(layer, StackedLinear):
                 layer.unstack(cast(tuple[nn.Linear, ...], parts))
         self.decoder.unstack([member.decoder for member in self._members])
-        for i, member in enumerate(self._members):
-            member.normalisation.running_mean.copy_(self.normalisation.running_mean[i, 0])
-            member.normalisation.running_variance.copy_(self.normalisation.running_variance[i, 0])
 
 
 def _layers(member: NaturalPosteriorNetwork) -> nn.Sequential:

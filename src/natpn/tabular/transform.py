@@ -21,7 +21,7 @@ from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import CHUNK, NumberBlock, NumberColumn
 from natpn.tabular.weights import read_weights
 
-VERSION = 1
+VERSION = 2  # from 2 on, numbers beyond their range are events
 KINDS: dict[str, type[Column]] = {
     kind.kind: kind for kind in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn, EmptyColumn)
 }
@@ -83,8 +83,9 @@ class TableTransform:
         self._set(columns, table.names is not None)
         return self
 
-    def _set(self, columns: list[Column], named: bool) -> None:
+    def _set(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
         self.columns = columns
+        self.version = version
         self.named = named
         self._n_features = len(columns)
         self._n_numbers = sum(column.n_numbers for column in columns)
@@ -92,7 +93,7 @@ class TableTransform:
         # Without any output, one column of zeros: what follows needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         numbers = [column for column in columns if isinstance(column, NumberColumn)]
-        self._ranges = Ranges(columns)
+        self.ranges = Ranges(columns) if version > 1 else None
         self._block = NumberBlock(numbers) if len(numbers) == len(columns) and not self._n_zeros else None
 
     @property
@@ -131,7 +132,8 @@ class TableTransform:
             surprise = self._block.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
             surprise = self._encode(table, order, result)
-        for part in (surprise, self._ranges.surprise(result[:, : self._n_numbers])):
+        beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
+        for part in (surprise, beyond):
             if part is not None:
                 result[:, -1] += part
         return result
@@ -193,7 +195,11 @@ class TableTransform:
     def to_config(self) -> dict[str, Any]:
         """Return everything the transform has learned, as JSON can hold it."""
         self._check_fitted()
-        return {"version": VERSION, "named": self.named, "columns": [column.to_config() for column in self.columns]}
+        return {
+            "version": self.version,
+            "named": self.named,
+            "columns": [column.to_config() for column in self.columns],
+        }
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
@@ -204,8 +210,9 @@ class TableTransform:
         """
         where = "The configuration of the table"
         read = Fields(config, where, ["version", "named", "columns"])
-        if read.value("version") != VERSION:
-            raise ValueError(f"{where} has version {read.value('version')!r}, but this natpn reads version {VERSION}.")
+        version = read.value("version")
+        if isinstance(version, bool) or version not in range(1, VERSION + 1):
+            raise ValueError(f"{where} has version {version!r}, but this natpn reads versions up to {VERSION}.")
         described = read.value("columns")
         if not isinstance(described, list) or not described:
             raise ValueError(f"{where}: 'columns' is {described!r:.80}, but a list of at least one column is needed.")
@@ -222,7 +229,7 @@ class TableTransform:
         if twice is not None:
             raise ValueError(f"{where} has two columns of the name {twice!r}.")
         transform = cls()
-        transform._set(columns, read.flag("named"))
+        transform._set(columns, read.flag("named"), int(version))
         return transform
 
     def _check_fitted(self) -> None:

@@ -18,8 +18,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    say as ordinary rows allow, and takes over at the same pace whether a model is precise or not.
 
 The score of a row is the log of the predictive, and for the Normal minus the CRPS, since there the likelihood would use
-the prior's width to mend the noise. The `TRIMMED` share of rows with the lowest density has no say in 3: a few strays
-would keep every level high.
+the prior's width to mend the noise. The `TRIMMED` share of rows with the lowest density, at least one, has no say in 3:
+a few strays would keep every level high.
 """
 
 import math

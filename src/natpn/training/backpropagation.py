@@ -4,8 +4,8 @@
 
 For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its
 gradient with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and
-numpy does what is exact in any order. The operations are those that autograd would use, so that results are the same
-bit for bit. Chains of other layers, and modules with hooks, are left to autograd.
+numpy does what is exact in any order. Results are autograd's but for rounding. Chains of other layers, and modules with
+hooks, are left to autograd.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import Activation, Dropout, bound
-from natpn.network.normalisation import LatentNormalisation
 from natpn.network.stacked import StackedLinear
 from natpn.training.adam import FlatParameters
 
@@ -74,14 +73,14 @@ class Backpropagation:
     def __init__(
         self,
         layers: Sequence[_Layer],
-        normalisation: LatentNormalisation,
+        mean: Tensor,
+        factor: Tensor,
         decoder: nn.Linear | StackedLinear,
         losses: Losses,
         flat: FlatParameters,
     ) -> None:
         self._losses = losses
-        self._mean = normalisation.running_mean
-        self._factor = (normalisation.running_variance + normalisation.epsilon).rsqrt()
+        self._mean, self._factor = mean, factor
         self._gradient = torch.zeros_like(flat.value)
         views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
         self._linears = [_Linear(layer.linear, views) for layer in layers]
@@ -127,7 +126,8 @@ class Backpropagation:
 
 def backpropagation(
     layers: nn.Sequential,
-    normalisation: LatentNormalisation,
+    mean: Tensor,
+    factor: Tensor,
     decoder: nn.Linear | StackedLinear,
     losses: Losses,
     flat: FlatParameters,
@@ -136,7 +136,8 @@ def backpropagation(
 
     Args:
         layers: Encoded inputs → latents.
-        normalisation: Normalises latents, always alike.
+        mean: What is taken from latents.
+        factor: What they are multiplied with then.
         decoder: Normalised latents → raw outputs.
         losses: Raw outputs, targets and shares → losses, and the gradient of their sum, each times its share.
         flat: All parameters of these, and no others, on the CPU.
@@ -151,12 +152,12 @@ def backpropagation(
             chain[-1] = chain[-1]._replace(dropout=module)
         else:
             return None
-    modules = [layers, *layers, normalisation, decoder]
+    modules = [layers, *layers, decoder]
     known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
     is_known = chain and not chain[-1].activated and known == set(map(id, flat.parameters))
     if not is_known or any(map(_has_hooks, modules)) or flat.value.device.type != "cpu":
         return None
-    return Backpropagation(chain, normalisation, decoder, losses, flat)
+    return Backpropagation(chain, mean, factor, decoder, losses, flat)
 
 
 def _has_hooks(module: nn.Module) -> bool:

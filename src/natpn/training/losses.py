@@ -109,7 +109,9 @@ class PlainLoss(Trainee):
         if type(network.encoder) is not TabularEncoder:  # another may map otherwise
             return None
         slope = partial(self.start.slope, network.family)
-        return backpropagation(network.encoder.layers, network.normalisation, network.decoder, slope, flat)
+        normalisation = network.normalisation
+        place = normalisation.running_mean, normalisation.factor
+        return backpropagation(network.encoder.layers, *place, network.decoder, slope, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
@@ -144,7 +146,7 @@ class StackedPlainLoss(Trainee):
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of the stacked encoders."""
         stacked, slope = self.stacked, partial(self.start.slope, self.family)
-        return backpropagation(stacked.layers, stacked.normalisation, stacked.decoder, slope, flat)
+        return backpropagation(stacked.layers, stacked.mean, stacked.factor, stacked.decoder, slope, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
