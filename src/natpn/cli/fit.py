@@ -246,13 +246,23 @@ def train(
     saved = Saved(out, model, target, tuple(drop), targets_digest(y), written)
     held_out = model.held_out_
     scored = held_out if len(held_out) else np.arange(len(y))
-    found = scores(model, X.take(scored), y[scored])
+    if model.folds_:
+        judged = [scores(model.member(i), X.take(rows), y[rows]) for i, rows in enumerate(model.folds_)]
+        found = {name: float(np.mean([each[name] for each in judged])) for name in judged[0]}
+    else:
+        found = scores(model, X.take(scored), y[scored])
     save(saved)
     what = f"{len(model.classes_)} classes" if classes else "numbers"
     why = f", for {model.family_.suits}" if options.get("family") == "auto" else ""
     say(f"target  {target}: {what}, family {model.family_!r}{why}")
-    say(f"rows    {model.n_rows_:,} to fit, {len(held_out) or 'none'} held out; {X.num_columns:,} columns")
-    if len(held_out):
+    if model.folds_:
+        rows = f"{model.n_rows_:,} to fit, of which each network holds out others"
+    else:
+        rows = f"{model.n_rows_:,} to fit, {len(held_out) or 'none'} held out"
+    say(f"rows    {rows}; {X.num_columns:,} columns")
+    if model.folds_:
+        say("scores of single networks, on the rows that each held out; together they are mostly better:")
+    elif len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")
     else:
         say("scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:")

@@ -4,11 +4,12 @@ A fit takes these steps: inputs and targets → tensors (`data`, with `classes` 
 training (`natpn.training`), and the calibration on held-out rows (`conformal`). No loop is owned here.
 """
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterator
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from natpn.estimators.prediction import PredictiveDistribution
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
 
 _CHUNK = 4096
@@ -113,7 +115,15 @@ class NatPNEstimator(DataEstimator):
         self.history_ = result.history
         self._set_fitted_family(self.network_.family)
         self._finish()
-        self._calibrate(*data.calibration)
+        if isinstance(data.validation, Tensor) and not self.calibrate:
+            parts = [self._log_evidence(i, data.train[0]) for i in range(self._n_folds)]
+            self.calibration_ = Calibration.of_folds(np.stack(parts), data.validation.numpy())
+        else:
+            self._calibrate(*data.calibration)
+
+    @property
+    def _n_folds(self) -> int:
+        return 1 if is_paper(self.scheme) else int(self.ensemble_size)
 
     def _check_parameters(self) -> None:
         for name, low in (("latent_dim", 1), ("ensemble_size", 1), ("max_epochs", 1), ("batch_size", 1)):
@@ -202,6 +212,22 @@ class NatPNEstimator(DataEstimator):
                 scores.append(found)
         log_evidence = np.concatenate([part.log_evidence for part in parts])
         self.calibration_ = Calibration.of(log_evidence, np.concatenate(scores) if scores else None)
+
+    def _log_evidence(self, i: int, rows: Tensor) -> Floats:
+        """Return the log evidence of one member."""
+        member = self.member(i)
+        return torch.cat([member._answer(part)[1] for part in rows.split(_CHUNK)]).double().cpu().numpy()
+
+    def member(self, i: int) -> Self:
+        """Return a model with one network of an ensemble; its `novelty_p` is still of the ensemble's rows."""
+        check_is_fitted(self, "network_")
+        if not isinstance(self.network_, NaturalPosteriorEnsemble) or not 0 <= i < len(self.network_.members):
+            raise ValueError(f"i: expected the number of a network from 0 to {int(self.ensemble_size) - 1}, got {i!r}")
+        single = copy.copy(self)
+        single.ensemble_size = 1
+        single.network_ = cast(NaturalPosteriorNetwork, self.network_.members[i])
+        single._finish()
+        return single
 
     # Predicting.
 

@@ -31,6 +31,25 @@ class Calibration:
     scores: Floats | None = None
 
     @classmethod
+    def of_folds(cls, log_evidence: Floats, folds: NDArray[np.int64]) -> "Calibration":
+        """Return the calibration of an ensemble whose members each held out a fold of their own.
+
+        No row is new to all members, and what a member was trained on looks more familiar to it than it should. So its
+        evidence there is replaced by that of the same rank among held-out rows, of all members together: their median
+        evidence is the same, and every row is among the held-out ones once.
+
+        Args:
+            log_evidence: The log evidence of every row by each member, (members, rows).
+            folds: Which member held out each row; rows that none held out have no say.
+        """
+        judged = log_evidence[:, folds >= 0]
+        new = folds[folds >= 0] == np.arange(len(judged))[:, None]
+        known = judged[~new]
+        rank = (np.searchsorted(np.sort(known), known) + 0.5) / len(known)
+        judged[~new] = np.quantile(judged[new], rank)
+        return cls(np.sort(np.logaddexp.reduce(judged, 0)))
+
+    @classmethod
     def of(cls, log_evidence: Floats, scores: Floats | None) -> "Calibration":
         """Return the calibration by the evidence and the scores of held-out rows."""
         return cls(np.sort(log_evidence), None if scores is None else np.sort(scores))

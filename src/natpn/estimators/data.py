@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
 from natpn.estimators.predictive import Predictive
-from natpn.estimators.rows import Split, distinct_rows, halves, split_rows, weighted_rows
+from natpn.estimators.rows import Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
 
 Floats = NDArray[np.float64]
@@ -30,12 +30,13 @@ class Prepared:
 
     Attributes:
         train: Inputs, targets in training's units, and weights.
-        validation: The same of rows that are held out.
+        validation: The same of rows that are held out; or which member of an ensemble holds out each row of `train`,
+            -1 for none.
         calibration: Inputs of the calibration rows, and their targets as numbers.
     """
 
     train: Tensors
-    validation: Tensors
+    validation: Tensors | Tensor
     calibration: tuple[Tensor, Floats]
 
 
@@ -54,6 +55,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     n_features_in_: int
     n_rows_: int
     held_out_: NDArray[np.intp]
+    folds_: list[NDArray[np.intp]]
 
     # What a subclass adds.
 
@@ -97,6 +99,11 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _fit(self, data: Prepared, seed: int) -> None:
         """Train, and keep what predicting needs."""
 
+    @property
+    def _n_folds(self) -> int:
+        """How many networks hold out rows of their own."""
+        return 1
+
     # Reading.
 
     def fit(
@@ -137,11 +144,21 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         index, weight = self._arrange(X, y, sample_weight)
         X, y, groups = take(X, index), y[index], groups[index]
+        self.folds_ = []
         if X_val is None and y_val is None:
-            split = split_rows(groups, self.validation_fraction, self.calibrate is not None, seed)
-            self.held_out_ = np.sort(np.delete(index, split.train))
+            calibrate = self.calibrate is not None
+            if 1 < self._n_folds <= len(groups) / 2:
+                split = fold_rows(groups, self._n_folds, self.validation_fraction, calibrate, seed)
+                self.folds_ = [index[split.train[split.folds == i]] for i in range(self._n_folds)]
+                self.held_out_ = np.sort(np.concatenate([index[split.calibration], *self.folds_]))
+            else:
+                split = split_rows(groups, self.validation_fraction, calibrate, seed)
+                self.held_out_ = np.sort(np.delete(index, split.train))
             # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
             rows = self.inputs_.fit(take(X, split.train)).transform(X)
+            for i in range(len(self.folds_)):
+                held_out, seen = split.train[split.folds == i], split.train[split.folds != i]
+                rows[held_out] = self.inputs_.transform_unseen(take(X, held_out), take(X, seen))
         else:
             self.held_out_ = np.zeros(0, np.intp)
             rows = self.inputs_.fit(X).transform(X)
@@ -151,7 +168,9 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         train, validation, calibration = map(torch.from_numpy, (split.train, split.validation, split.calibration))
         return Prepared(
             (inputs[train], targets[train], weights[train]),
-            (inputs[validation], targets[validation], weights[validation]),
+            torch.from_numpy(split.folds)
+            if split.folds is not None
+            else (inputs[validation], targets[validation], weights[validation]),
             (inputs[calibration], y[split.calibration]),
         )
 

@@ -29,6 +29,10 @@ class Inputs(ABC):
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return inputs as the network sees them, one row each."""
 
+    def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
+        """Return inputs that are among those of `fit` as they would look if `seen` had been the only ones."""
+        return self.transform(X)
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
@@ -73,6 +77,12 @@ class TableInputs(Inputs):
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return numbers, indicators and the surprise."""
         return self.table.transform(X)
+
+    def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
+        """Return the same columns, and the surprise of one who knows `seen`, as rare as events are by now."""
+        rows = self.transform(X)
+        rows[:, -1] = TableTransform().fit(seen).as_rare_as(self.table).transform(X)[:, -1]
+        return rows
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -25,11 +25,12 @@ _NOTICED = 1e-6  # share of the weight that float32 still tells from none
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of training, validation and calibration rows."""
+    """Indices of training, validation and calibration rows; of folds, which network holds out each row of training."""
 
     train: Indices
     validation: Indices
     calibration: Indices
+    folds: NDArray[np.int64] | None = None
 
 
 def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices, Floats]:
@@ -97,18 +98,40 @@ def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed
 
     Without a row to hold out, validation is on the training rows.
     """
-    lot = np.random.default_rng(seed).permutation(len(groups))
-    order = np.lexsort((lot, groups))
-    size = np.bincount(groups)
-    start = np.concatenate([[0], np.cumsum(size)[:-1]])
-    rank = np.empty(len(groups), np.intp)
-    rank[order] = np.arange(len(groups)) - np.repeat(start, size)
-    share = (rank + 0.5) / size[groups]
+    rank, share = _places(groups, np.random.default_rng(seed))
     held_out = np.flatnonzero(share < fraction)
     train = np.flatnonzero(share >= fraction)
     if not len(train):
         train = np.arange(len(groups))
     return halves(train, held_out, rank, calibrate)
+
+
+def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split:
+    """Let each of several networks hold out a share of every group, no two the same rows.
+
+    The share is `fraction`, or less if there are so many networks that all rows are held out. If calibration is asked
+    for, half of `fraction` is held out by all networks and the rest is divided.
+    """
+    generator = np.random.default_rng(seed)
+    _, share = _places(groups, generator)
+    aside = fraction / 2 if calibrate else 0.0
+    calibration, train = np.flatnonzero(share < aside), np.flatnonzero(share >= aside)
+    # Groups start at different folds, or all that have one row would be in the same.
+    turn = generator.random(groups.max() + 1)[groups[train]]
+    n_shares = max(n_folds, round(1 / fraction))
+    place = ((share[train] - aside) / (1 - aside) + turn) % 1
+    folds = np.minimum((place * n_shares).astype(np.int64), n_shares - 1)
+    return Split(train, train[:0], calibration, np.where(folds < n_folds, folds, -1))
+
+
+def _places(groups: NDArray[np.int64], generator: np.random.Generator) -> tuple[Indices, Floats]:
+    """Return the place of each row in its group in a random order, and as a share between 0 and 1."""
+    order = np.lexsort((generator.permutation(len(groups)), groups))
+    size = np.bincount(groups)
+    start = np.concatenate([[0], np.cumsum(size)[:-1]])
+    rank = np.empty(len(groups), np.intp)
+    rank[order] = np.arange(len(groups)) - np.repeat(start, size)
+    return rank, (rank + 0.5) / size[groups]
 
 
 def halves(train: Indices, held_out: Indices, rank: Indices, calibrate: bool) -> Split:

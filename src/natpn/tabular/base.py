@@ -5,7 +5,7 @@ the probability 1 / (N + 2) of the rule of succession. Its logarithm is the row'
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import log
 from typing import Any, ClassVar, Self
 
@@ -119,6 +119,10 @@ class Column(ABC):
     @abstractmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
         """Return the checked fields that not every kind has."""
+
+    def as_rare_as(self, other: "Column") -> Self:
+        """Return this column, with events that it never had as rare as another of that name says."""
+        return replace(self, n_rows=other.n_rows)
 
     @property
     def log_never(self) -> float:

@@ -12,7 +12,7 @@ in a column of identifiers new levels are nothing new, in a closed set they are.
 import base64
 import binascii
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from typing import Any, Self
@@ -103,6 +103,11 @@ class CategoryColumn(Column):
     def n_flags(self) -> int:
         """One for each column that this module describes."""
         return int(self._table.shape[1])
+
+    def as_rare_as(self, other: Column) -> Self:
+        """Return this column, with levels that it never had as rare as another of that name says."""
+        singletons = other.n_singletons if isinstance(other, CategoryColumn) else self.n_singletons
+        return replace(self, n_rows=other.n_rows, n_singletons=singletons)
 
     @property
     def log_unseen(self) -> float:

@@ -83,6 +83,12 @@ class TableTransform:
         self._set(columns, table.names is not None)
         return self
 
+    def as_rare_as(self, other: "TableTransform") -> Self:
+        """Let events that this table never had be as rare as another table of the same columns says."""
+        pairs = zip(self.columns, other.columns, strict=True)
+        self._set([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
+        return self
+
     def _set(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
         self.columns = columns
         self.version = version

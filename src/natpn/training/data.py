@@ -1,6 +1,7 @@
 """Where batches come from: tensors in memory, shuffled by index, or any loader.
 
-Every batch is (x, y, weight). With several processes each gets its share of every batch; all shuffle alike.
+Every batch is (x, y, weight). With several processes each gets its share of every batch; all shuffle alike. Members of
+an ensemble share their rows, or each holds out a fold of its own (`folded`).
 """
 
 import hashlib
@@ -44,6 +45,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.x)
 
+    def of(self, member: int) -> "Rows":
+        """Return the rows of a member of an ensemble: all have the same."""
+        return self
+
     def prepared(self, function: Function) -> "Rows":
         """Return the rows with a function of their inputs in place of these: all at once, if that is not too much."""
         first = self.x[:1]
@@ -60,9 +65,8 @@ class Rows:
 
     def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
         """Shuffle and yield an epoch of batches; for stacked members (M, B, …), each in its own order."""
-        count = n_members or 1
-        order = torch.stack([torch.randperm(len(self), generator=generator) for _ in range(count)]).to(self.x.device)
-        order = order[:, : self.steps(batch_size) * batch_size]
+        rows = self.steps(batch_size) * batch_size
+        order = torch.stack([self._shuffled(i, generator)[:rows] for i in range(n_members or 1)]).to(self.x.device)
         # `index_select` takes whole rows several times as fast as brackets do
         for index in order.split(batch_size, 1):
             index = index[:, parallel.rank() :: parallel.world_size()]
@@ -71,16 +75,65 @@ class Rows:
                 x, y, weight = (t.unflatten(0, index.shape) for t in (x, y, weight))
             yield self.function(x), y, weight
 
-    def chunks(self) -> Iterator[Batch]:
-        """Yield this process's rows in order, in pieces."""
+    def _shuffled(self, member: int, generator: torch.Generator) -> Tensor:
+        return torch.randperm(len(self), generator=generator)
+
+    def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield this process's rows in order, in pieces; for stacked members (M, B, …), the same rows for each."""
         parts = [parallel.share(t) for t in (self.x, self.y, self.weight)]
         for start in range(0, len(parts[0]), _CHUNK):
             x, y, weight = (t[start : start + _CHUNK] for t in parts)
-            yield self.function(x), y, weight
+            yield _repeated((self.function(x), y, weight), n_members)
 
     def sample(self, n: int) -> Tensor:
         """Return about n of all inputs, evenly spaced."""
-        return self.function(self.x[:: -(-len(self) // n)])
+        return self.function(self.x[:: -(-len(self.x) // n)])
+
+
+class FoldedRows(Rows):
+    """Rows in memory of which each member of an ensemble has some.
+
+    Args:
+        rows: All rows.
+        members: Which rows each member has.
+    """
+
+    def __init__(self, rows: Rows, members: Sequence[Tensor]) -> None:
+        super().__init__(rows.x, rows.y, rows.weight, function=rows.function)
+        if not all(len(index) for index in members):
+            raise ValueError(
+                f"data: expected at least one row for each of {len(members)} members, got {[*map(len, members)]}"
+            )
+        self.members = tuple(members)
+
+    def __len__(self) -> int:
+        return min(map(len, self.members))
+
+    def of(self, member: int) -> Rows:
+        """Return the rows of a member."""
+        index = self.members[member]
+        return Rows(self.x[index], self.y[index], self.weight[index], function=self.function)
+
+    def prepared(self, function: Function) -> "FoldedRows":
+        """Return the rows with a function of their inputs in place of these."""
+        whole = Rows(self.x, self.y, self.weight, function=self.function)
+        return FoldedRows(whole.prepared(function), self.members)
+
+    def _shuffled(self, member: int, generator: torch.Generator) -> Tensor:
+        index = self.members[member]
+        return index[torch.randperm(len(index), generator=generator)]
+
+    def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield all rows, or for stacked members those of each, (M, B, …): where one has fewer, rows of weight 0."""
+        if n_members is None:
+            yield from super().chunks()
+            return
+        index = torch.nn.utils.rnn.pad_sequence(list(self.members), batch_first=True)
+        counts = torch.tensor([*map(len, self.members)], device=index.device)
+        for start in range(0, index.shape[1], _CHUNK):
+            part = index[:, start : start + _CHUNK]
+            there = torch.arange(start, start + part.shape[1], device=part.device) < counts[:, None]
+            yield self.function(self.x[part]), self.y[part], self.weight[part] * there
 
 
 class LoadedRows:
@@ -102,6 +155,10 @@ class LoadedRows:
             self._length = int(parallel.total(rows))
         return self._length
 
+    def of(self, member: int) -> "LoadedRows":
+        """Return the rows of a member of an ensemble: all have the same."""
+        return self
+
     def prepared(self, function: Function) -> "LoadedRows":
         """Return the same loader with a function of the inputs in place of them."""
         return LoadedRows(self.loader, self.device, function)
@@ -115,18 +172,17 @@ class LoadedRows:
 
     def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
         """Yield an epoch of batches; stacked members all get the same."""
-        for batch in self.chunks():
-            x, y, weight = (t if n_members is None else t.expand(n_members, *t.shape) for t in batch)
-            yield x, y, weight
+        yield from self.chunks(n_members)
 
-    def chunks(self) -> Iterator[Batch]:
-        """Yield the loader's batches."""
+    def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield the loader's batches; for stacked members (M, B, …), the same for each."""
         for batch in self.loader:
             if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
                 raise ValueError(f"data: expected batches (x, y) or (x, y, weight), got {type(batch).__name__}")
             moved = [t.to(self.device, non_blocking=True) for t in batch]
             x, y = moved[:2]
-            yield self.function(x), y, moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
+            weight = moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
+            yield _repeated((self.function(x), y, weight), n_members)
 
     def sample(self, n: int) -> Tensor:
         """Return about n inputs, from the first batches."""
@@ -141,12 +197,42 @@ class LoadedRows:
 Source = Rows | LoadedRows
 
 
-def fingerprint(data: Data) -> str:
+def _repeated(batch: Batch, n_members: int | None) -> Batch:
+    """Return a batch once for each of the stacked members, if there are any."""
+    if n_members is None:
+        return batch
+    x, y, weight = (t.expand(n_members, *t.shape) for t in batch)
+    return x, y, weight
+
+
+def folded(rows: Source, folds: Tensor, n_members: int) -> tuple[FoldedRows, FoldedRows]:
+    """Return the rows that members train on, and those that they hold out.
+
+    Args:
+        rows: All rows, in memory.
+        folds: Which member holds out each row; -1 for none.
+        n_members: How many members there are.
+    """
+    if not isinstance(rows, Rows) or folds.shape != (len(rows),) or folds.is_floating_point():
+        raise ValueError(
+            f"validation: expected the number of a member for each row of train, which has to be tensors, got shape "
+            f"{tuple(folds.shape)} of {folds.dtype}"
+        )
+    folds = folds.to(rows.x.device)
+    return (
+        FoldedRows(rows, [(folds != i).nonzero().flatten() for i in range(n_members)]),
+        FoldedRows(rows, [(folds == i).nonzero().flatten() for i in range(n_members)]),
+    )
+
+
+def fingerprint(data: Data | Tensor) -> str:
     """Return a hash of tensors, to tell other data by.
 
     A loader is not read for it, since it may shuffle its rows, or change them, each time: of its data set the tensors
     count if it is made of tensors, else the sizes.
     """
+    if isinstance(data, Tensor):
+        return digest(["folds"], [data])
     if isinstance(data, (tuple, list)):
         return digest([], data)
     rows = getattr(data, "dataset", None)

@@ -250,13 +250,12 @@ def evaluate(trainee: Trainee, data: Source, session: Session) -> tuple[Tensor, 
     members = trainee.n_members
     sums = torch.zeros(2, members or 1, dtype=torch.float64, device=session.device)
     evidence: list[Tensor] = []
-    for x, y, weight in data.chunks():
-        if members is not None:
-            x, y = x.expand(members, *x.shape), y.expand(members, *y.shape)
+    for x, y, weight in data.chunks(members):
         with parallel.autocast(session.device, session.precision):
             losses = trainee(x, y)
         per_row = _per_row(losses, members).double()
-        sums += torch.stack([(per_row * weight).sum(1), weight.double().sum().expand(members or 1)])
+        weight = weight.double().reshape(members or 1, -1)
+        sums += torch.stack([(per_row * weight).sum(1), weight.sum(1)])
         if trainee.log_n is not None:
             evidence.append(trainee.log_n.flatten())
     sums = parallel.total(sums)

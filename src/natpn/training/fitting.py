@@ -6,10 +6,12 @@ from os import PathLike
 from pathlib import Path
 from typing import cast
 
+from torch import Tensor
+
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.data import Data, source
+from natpn.training.data import Data, Source, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.paper import Paper
@@ -23,7 +25,7 @@ SCHEMES: dict[str, Callable[[], Scheme]] = {"staged": Staged, "paper": Paper}
 def fit(
     network: NaturalPosteriorNetwork | NaturalPosteriorEnsemble,
     train: Data,
-    validation: Data,
+    validation: Data | Tensor,
     *,
     scheme: str | Scheme = "staged",
     max_epochs: int | None = None,
@@ -45,7 +47,8 @@ def fit(
     Args:
         network: What to train.
         train: Tensors (x, y) or (x, y, weight), or a loader of such batches.
-        validation: The same, for early stopping and alignment.
+        validation: The same, for early stopping and alignment. Or, for an ensemble that is trained on tensors by the
+            staged scheme, which member holds out each row of `train`, -1 for none: the others train on it.
         scheme: "staged", "paper", or a `Staged` or `Paper` with settings of its own.
         max_epochs: Replaces the scheme's, as do the next four; None leaves it.
         batch_size: Rows a step. A loader has its own.
@@ -80,10 +83,16 @@ def fit(
     parallel.start(where)
     network.to(where)
     parallel.synchronise(network)
+    rows = source("train", train, where)
+    if isinstance(validation, Tensor):
+        if not isinstance(chosen, Staged):
+            raise ValueError("validation: members hold out folds in the staged scheme alone; give (x, y) for all")
+        sources: tuple[Source, Source] = folded(rows, validation, len(members))
+    else:
+        sources = rows, source("validation", validation, where)
     session = Session(
         network,
-        source("train", train, where),
-        source("validation", validation, where),
+        *sources,
         where,
         seed,
         precision,

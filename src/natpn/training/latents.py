@@ -87,12 +87,21 @@ def normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
 
 
 def fit_density(
-    session: Session, phase: str, network: NaturalPosteriorNetwork, descent: Descent, max_rows: int
+    session: Session, phase: str, network: NaturalPosteriorNetwork, place: int, descent: Descent, max_rows: int
 ) -> None:
-    """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too."""
+    """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
+
+    Args:
+        session: The run.
+        phase: A name for the history.
+        network: The network.
+        place: Which member of an ensemble it is.
+        descent: How, for densities that need it.
+        max_rows: At most this many rows are used.
+    """
     if session.is_finished(phase):
         return
-    train = latents(network, session.train, session, max_rows)
+    train = latents(network, session.train.of(place), session, max_rows)
     if not session.is_finished(f"{phase} start"):
         generator = torch.Generator().manual_seed(session.seed)
         network.density.refit(train.features, train.weight, generator, parallel.total)
@@ -101,7 +110,7 @@ def fit_density(
     if network.density.refit_suffices:
         session.finish(phase)
         return
-    held_out = latents(network, session.validation, session, max_rows)
+    held_out = latents(network, session.validation.of(place), session, max_rows)
     everyone = [
         Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))
         for part in (train, held_out)

@@ -47,14 +47,14 @@ class Paper:
                 prepare(session, member)
                 normalise(session, member)
                 session.finish(f"prepare{suffix}")
-            self._density(session, f"warm-up{suffix}", member, self.warm_up_epochs)
+            self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
             loss = BayesianLoss(member, self.entropy_weight)
             descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
-            self._density(session, f"fine-tuning{suffix}", member, self.fine_tuning_epochs)
+            self._density(session, f"fine-tuning{suffix}", member, i, self.fine_tuning_epochs)
 
-    def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, epochs: int) -> None:
+    def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
         if epochs:
-            fit_density(session, phase, member, self._descent(epochs), self.density_rows)
+            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows)
 
     def _descent(self, epochs: int) -> Descent:
         return Descent(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from natpn import parallel
 from natpn.families import Family
@@ -159,13 +159,13 @@ class Session:
         return TrainingResult(self.history, time.perf_counter() - self.started, losses[-1] if losses else float("nan"))
 
 
-def identify(network: nn.Module, train: Data, validation: Data, **settings: Any) -> dict[str, str]:
+def identify(network: nn.Module, train: Data, validation: Data | Tensor, **settings: Any) -> dict[str, str]:
     """Return all that decides the result of a run, part by part, to compare runs by.
 
     Args:
         network: The network before training: its structure, its settings and its weights.
         train: Training data.
-        validation: Held-out data.
+        validation: Held-out data, or folds.
         **settings: Everything else.
     """
     built = [

@@ -7,6 +7,8 @@
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
    evidence there.
 
+Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
+
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
 """
 
@@ -19,8 +21,9 @@ from natpn import parallel
 from natpn.encoders import TabularEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.stacked import stackable
+from natpn.training.agreement import share_noise
 from natpn.training.align import refit_noise, set_budget
-from natpn.training.data import Rows
+from natpn.training.data import FoldedRows, Rows
 from natpn.training.descent import Descent, descend
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
@@ -63,21 +66,21 @@ class Staged:
         """Run all stages."""
         start = self._prepare(session, members)
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
-        trainees: dict[str, Trainee] = {}
+        descent = self._descent(session, members)
         if together:
-            trainees["representation"] = StackedPlainLoss(members, start)
+            trainee: Trainee = StackedPlainLoss(members, start)
+            descend(session, "representation", trainee, session.train, session.validation, descent)
         else:
             for i, member in enumerate(members):
-                trainees[_name("representation", i, members)] = PlainLoss(member, start)
-        for phase, trainee in trainees.items():
-            descend(session, phase, trainee, session.train, session.validation, self._descent(session, members))
+                sources = session.train.of(i), session.validation.of(i)
+                descend(session, _name("representation", i, members), PlainLoss(member, start), *sources, descent)
         self._refine(session, members)
         for i, member in enumerate(members):
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
-            fit_density(session, _name("density", i, members), member, density, self.density_rows)
-            self._align(session, _name("align", i, members), member)
+            fit_density(session, _name("density", i, members), member, i, density, self.density_rows)
+            self._align(session, _name("align", i, members), member, i)
         if len(members) > 1:
-            self._level(session, members)
+            self._agree(session, members)
 
     def _descent(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Descent:
         rows = len(session.train)
@@ -114,21 +117,29 @@ class Staged:
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""
-        own = latents(members[0], session.validation, session, SAMPLE)
-        raw, y, weight = (parallel.gather_rows(t) for t in (own.raw, own.y, own.weight))
+        judges = members if isinstance(session.validation, FoldedRows) else members[:1]
+        parts = [_held_out(session, member, i) for i, member in enumerate(judges)]
+        raw, y, weight = (torch.cat([getattr(part, name) for part in parts]) for name in ("raw", "y", "weight"))
         family = members[0].family.refined(raw, y, weight)
         if family != members[0].family:
             for member in members:
                 member.family = family
                 member.see_targets(*targets(session))
 
-    def _level(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Give all members the same median evidence, the largest: else the one with the most would speak for all."""
+    def _agree(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Fit the members to each other.
+
+        All get the same median evidence, the largest: else the one with the most would speak for all. Noise that they
+        would count twice is taken off.
+        """
         if session.is_finished("level"):
             return
+        if isinstance(session.validation, FoldedRows):
+            places = range(len(members))
+            share_noise(members, [[_held_out(session, member, i) for member in members] for i in places])
         medians = []
-        for member in members:
-            features = parallel.gather_rows(latents(member, session.validation, session, SAMPLE).features)
+        for i, member in enumerate(members):
+            features = _held_out(session, member, i).features
             with torch.no_grad():
                 medians.append(float(member.budget(member.density(features)).median()))
         for member, median in zip(members, medians, strict=True):
@@ -137,11 +148,10 @@ class Staged:
             parallel.synchronise(member.budget)
         session.finish("level")
 
-    def _align(self, session: Session, phase: str, member: NaturalPosteriorNetwork) -> None:
+    def _align(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int) -> None:
         if session.is_finished(phase):
             return
-        own = latents(member, session.validation, session, SAMPLE)
-        held_out = Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
+        held_out = _held_out(session, member, place)
         refit_noise(member, held_out)
         set_budget(member, held_out, self.tolerance)
         parallel.synchronise(member)
@@ -165,6 +175,12 @@ def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
     return parallel.gather_rows(torch.cat([y for y, _ in parts])), parallel.gather_rows(
         torch.cat([w for _, w in parts])
     )
+
+
+def _held_out(session: Session, member: NaturalPosteriorNetwork, place: int) -> Latents:
+    """Return what a member says about the rows that it has not seen, of all processes."""
+    own = latents(member, session.validation.of(place), session, SAMPLE)
+    return Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
 
 
 def _name(phase: str, i: int, members: list[NaturalPosteriorNetwork]) -> str:
