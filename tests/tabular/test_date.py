@@ -9,13 +9,14 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from natpn import NatPNRegressor
 from natpn.tabular import TableTransform
 from natpn.tabular.zones import wall_seconds
 from tabular.tables import again
 
 BERLIN = ZoneInfo("Europe/Berlin")
 START = datetime.datetime(2023, 12, 30, 5, 30)
-TIMES = [START + datetime.timedelta(hours=31 * i) for i in range(400)]
+TIMES = [START + datetime.timedelta(hours=61 * i) for i in range(400)]
 
 
 def fit(values):
@@ -40,8 +41,31 @@ def test_parts_that_do_not_vary_are_left_out():
     assert fit(days).n_numbers == 3
     assert fit(days[::7]).n_numbers == 1
     assert fit(days[:1] * 3).n_outputs == 2
-    noon = [datetime.datetime(2024, 3, 1, hour) for hour in (0, 12, 12)]
+    noon = [datetime.datetime(2024, 3, day, hour) for day in (1, 8, 22) for hour in (0, 12, 12)]
     assert fit(noon).n_numbers == 2  # the sine of half a turn is 0
+
+
+@pytest.mark.parametrize(
+    ("step", "period"),
+    [({"days": 5}, 365.25), ({"days": 1}, 7), ({"hours": 1}, 1)],
+)
+def test_parts_of_less_than_two_periods_are_left_out(step, period):
+    every = datetime.timedelta(**step)
+    count = round(1.9 * datetime.timedelta(days=period) / every)
+    dates = [START + i * every for i in range(count + 1)]
+    assert fit(dates).n_numbers - fit(dates[: round(0.9 * count)]).n_numbers == 2
+
+
+def test_what_a_month_brings_is_not_taken_from_one_year():
+    days = pd.date_range("2020-01-01", "2022-06-30", freq="D")
+    t = np.arange(len(days)) / 365.25
+    generator = np.random.default_rng(0)
+    y = t + generator.normal(size=len(t)) / 10  # grows by 1 a year, whatever the month
+    train = np.arange(len(days)) < 540
+    model = NatPNRegressor(family="normal", random_state=0).fit(pd.DataFrame({"t": days[train]}), y[train])
+    later = ~train & (t < 2)
+    error = model.predict(pd.DataFrame({"t": days[later]})) - y[later]
+    assert np.abs(error.mean()) < 0.4  # with months it is 0.54: those of autumn are known from the first year alone
 
 
 def test_missing_and_constant():

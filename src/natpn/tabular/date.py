@@ -1,6 +1,8 @@
 """Dates and times: seconds since 1970, and the sine and cosine of the month, the weekday and the time of day.
 
-Parts that do not vary in training are left out. Month, weekday and time of day are those of the clocks in the time zone
+Parts that do not vary in training are left out, and so are months of less than two years, weekdays of less than two
+weeks and hours of less than two days. What a month brings cannot be told there from what the years bring, and a network
+that guesses is wrong about later dates. Month, weekday and time of day are those of the clocks in the time zone
 that the column had in training; there and in the seconds, an instant is the same whatever zone it is written in.
 """
 
@@ -22,6 +24,8 @@ from natpn.tabular.written import PLAIN, Written
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
+_PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part comes again
+_TWICE = 1.8  # almost two of them: the first and the last days may be missing
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,11 @@ class DateColumn(Column):
         missing = np.isnan(seconds)
         known = seconds[~missing]
         weight = None if weights.weights is None else weights.weights[~missing]
-        moments = [measure(part, weight) for part in _parts(known, zone).T]
+        days = float(known.max() - known.min()) / DAY
+        moments = [
+            measure(part if days >= _TWICE * period else np.zeros_like(part), weight)
+            for part, period in zip(_parts(known, zone).T, _PERIODS, strict=True)
+        ]
         return cls(
             name,
             weights.n_rows,
