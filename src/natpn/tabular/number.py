@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import check_finite, to_numbers
+from natpn.tabular.convert import check_finite, read_numbers, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
 from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
@@ -187,7 +187,7 @@ class NumberBlock:
         """
         width = max(CHUNK // len(numbers), 1)
         if len(self._columns) <= width:
-            columns = [to_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
+            columns = [read_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
             return self.encode(np.stack(columns, axis=1), numbers, flags)
         surprise = np.zeros(len(numbers))
         number = flag = 0
