@@ -2,11 +2,11 @@
 
     m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   p ← p − rate · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 
-m and v are moving averages of gradients g and of g², corrected for their start at zero. torch's own optimisers load
-torch's compiler when the first of them is made: two seconds, which is more than a fit on small data takes.
+m and v are moving averages of gradients g and of g², corrected for their start at zero. The step is torch's own, in one
+pass over the memory. Its optimisers load its compiler when the first of them is made: two seconds, which is more than a
+fit on small data takes.
 """
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -72,11 +72,21 @@ class Adam:
     def step(self, gradient: Tensor, rate: float) -> None:
         """Take a step against a gradient, at a learning rate."""
         self.steps += 1
-        self.first.lerp_(gradient, 1 - _FIRST)
-        self.second.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
-        correction = math.sqrt(1 - _SECOND**self.steps)
-        spread = self.second.sqrt().add_(_EPSILON * correction)
-        self.value.addcdiv_(self.first, spread, value=-rate * correction / (1 - _FIRST**self.steps))
+        torch._fused_adam_(
+            [self.value],
+            [gradient],
+            [self.first],
+            [self.second],
+            [],
+            [torch.tensor(float(self.steps), device=self.value.device)],
+            lr=rate,
+            beta1=_FIRST,
+            beta2=_SECOND,
+            weight_decay=0.0,
+            eps=_EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to go on."""
