@@ -93,10 +93,11 @@ class TableTransform:
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         self.ranges = Ranges(columns) if version > 1 else None
         # Numbers side by side are encoded as one: many columns take many calls else.
-        runs = [(is_number, list(run)) for is_number, run in groupby(columns, lambda c: isinstance(c, NumberColumn))]
         self._encoders: list[NumberBlock | Column] = []
-        for is_number, run in runs:
-            self._encoders += [NumberBlock(run)] if is_number else run
+        for _, run in groupby(columns, lambda column: isinstance(column, NumberColumn)):
+            beside = list(run)
+            numbers = [column for column in beside if isinstance(column, NumberColumn)]
+            self._encoders += [NumberBlock(numbers)] if numbers else beside
 
     @property
     def n_outputs(self) -> int:
