@@ -83,3 +83,26 @@ def test_importing_natpn_is_light():
 
     code = "import natpn, sys; assert 'torch' not in sys.modules; natpn.Evidence; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# What an estimator may load on top of torch and scikit-learn's base classes. Those two are most of the time that its
+# import takes; the base classes alone load scipy.stats and, where it is installed, pandas.
+BESIDE = {"natpn", "narwhals", "safetensors", "sklearn", "zuko"}
+
+
+def test_importing_an_estimator_loads_little_beside_torch_and_the_base_classes():
+    import subprocess
+    import sys
+
+    code = """
+import sys, torch, sklearn.base
+before = set(sys.modules)
+from natpn import NatPNRegressor
+print(*sorted(name for name in set(sys.modules) - before if name.partition(".")[0] not in sys.stdlib_module_names))
+"""
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert {name.partition(".")[0] for name in found} <= BESIDE
+    # of scikit-learn no estimators, and of narwhals no backend
+    heavy = [name for name in found if name.startswith("sklearn.") and not name.startswith("sklearn.utils.")]
+    assert not heavy
+    assert not [name for name in found if name.startswith("narwhals._") and name.endswith(".dataframe")]

@@ -55,9 +55,11 @@ class Evidence:
         if not isinstance(chi, Tensor) or not chi.is_floating_point() or chi.dim() == 0:
             raise ValueError(f"chi: expected a floating-point tensor of shape (..., S), got {_describe(chi)}")
         log_n = torch.as_tensor(log_n, dtype=chi.dtype, device=chi.device)
-        shape = _broadcast(chi.shape[:-1], log_n.shape, "chi", "log_n")
-        object.__setattr__(self, "chi", chi.expand(*shape, -1))
-        object.__setattr__(self, "log_n", log_n.expand(shape))
+        if chi.shape[:-1] != log_n.shape:
+            shape = _broadcast(chi.shape[:-1], log_n.shape, "chi", "log_n")
+            chi, log_n = chi.expand(*shape, -1), log_n.expand(shape)
+        object.__setattr__(self, "chi", chi)
+        object.__setattr__(self, "log_n", log_n)
         object.__setattr__(self, "pool", pool)
         object.__setattr__(self, "exact", exact)
 
@@ -129,9 +131,12 @@ def anchored_mean(
 ) -> tuple[Tensor, Tensor]:
     """Pool by the weighted mean, measured from the heavier of the two: a light one shifts it, and the shift is kept."""
     heavier = a_share >= b_share
-    a_carry, b_carry = (torch.zeros_like(x) if carry is None else carry for x, carry in ((a, a_carry), (b, b_carry)))
-    anchor, rest = torch.where(heavier, a, b), torch.where(heavier, a_carry, b_carry)
-    shift = rest + torch.where(heavier, b_share, -a_share) * ((b - a) + (b_carry - a_carry))
+    anchor, apart, lighter = torch.where(heavier, a, b), b - a, torch.where(heavier, b_share, -a_share)
+    if a_carry is None and b_carry is None:
+        shift = lighter * apart
+    else:
+        a_carry, b_carry = (torch.zeros_like(a) if carry is None else carry for carry in (a_carry, b_carry))
+        shift = torch.where(heavier, a_carry, b_carry) + lighter * (apart + (b_carry - a_carry))
     total = anchor + shift
     with torch.no_grad():  # the error of that sum (Knuth); its derivative is zero
         back = total - anchor
@@ -156,15 +161,11 @@ def _pooled(
     lead = (a_log - b_log).nan_to_num(nan=0.0)  # −inf less −inf: neither has any evidence
     shares = [torch.sigmoid(x).unsqueeze(-1) for x in (lead, -lead)]
     log_n = torch.maximum(a_log, b_log) + torch.nn.functional.softplus(-lead.abs())
-    a, b = _heard(a, a_log, shares[0]), _heard(b, b_log, shares[1])
+    # 0 where χ has no share in the sum: whatever it was there, infinities included, does not count
+    none = log_n.isneginf().unsqueeze(-1)
+    a, b = (chi.masked_fill(share.eq(0) | none, 0.0) for chi, share in zip((a, b), shares, strict=True))
     chi, carry = pool(a, a_carry, shares[0], b, b_carry, shares[1])
     return chi, carry, log_n
-
-
-def _heard(chi: Tensor, log_n: Tensor, share: Tensor) -> Tensor:
-    """Return χ with 0 where it has no share in the sum: whatever it was there, infinities included, it says nothing."""
-    silent = (share == 0) | (log_n == -torch.inf).unsqueeze(-1)
-    return chi.masked_fill(silent, 0.0)
 
 
 def _broadcast(a: torch.Size, b: torch.Size, first: str, second: str) -> torch.Size:

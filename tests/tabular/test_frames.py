@@ -1,5 +1,6 @@
 """What may be a table, and what is said of what may not."""
 
+import narwhals.stable.v1 as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -69,3 +70,30 @@ def test_masked_values_are_missing():
     X = np.ma.masked_array(np.arange(6.0).reshape(3, 2), mask=[[0, 0], [0, 1], [0, 0]])
     column = TableTransform().fit(X).columns[1]
     assert (column.missing, column.maximum, column.summary["mean"]) == (pytest.approx(1 / 3), 5, 3)
+
+
+def test_numbers_and_texts_of_pandas_are_read_without_narwhals(monkeypatch):
+    """For a row or two narwhals would take longer than all the rest of a prediction."""
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", None], "c": [1, 2], "d": pd.to_datetime(["2024-01-01"] * 2)})
+    frame["e"] = pd.array(["x", pd.NA], dtype="string")
+    expected = [cells.values for cells in read_table(nw.from_native(frame)).columns()]
+    monkeypatch.setattr("natpn.tabular.frames.nw.from_native", None)
+    table = read_table(frame)
+    assert table.names == ["a", "b", "c", "d", "e"]
+    for place, (cells, values) in enumerate(zip(table.columns(), expected, strict=True)):
+        assert [*map(str, cells.values)] == [*map(str, values)]
+        assert [*map(str, table.values(place))] == [*map(str, frame.iloc[:, place].tolist())]
+
+
+def test_blocks_of_numbers_are_the_same_in_parts(monkeypatch):
+    """Numbers side by side are encoded at once where there are few rows, and one by one where there are many."""
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(draw.normal(size=(50, 5)), columns=list("abcde"))
+    frame["c"] = 1.0
+    frame.loc[:5, "b"] = np.nan
+    transform = TableTransform().fit(frame)
+    frame.loc[7, "c"], frame.loc[8, "d"] = 2.0, np.nan
+    whole = transform.transform(frame)
+    monkeypatch.setattr("natpn.tabular.number.CHUNK", 100)
+    np.testing.assert_array_equal(transform.transform(frame), whole)
+    assert (whole[7:9, -1] < 0).all()

@@ -304,3 +304,12 @@ def test_members_have_the_same_median_evidence():
     with torch.no_grad():
         medians = [float(member(held_out[0]).evidence.log_n.median()) for member in members]
     assert_close(medians, [medians[0]] * 3, rtol=1e-4, atol=1e-3)
+
+
+def test_bad_targets_are_named_before_training_starts():
+    """Also among more rows than the marginal of the targets is taken from."""
+    x, y = torch.zeros(200_050, 1), torch.zeros(200_050)
+    y[-1] = torch.nan
+    network = NaturalPosteriorNetwork(encoders.get("tabular", n_features=1), families.get("normal"))
+    with pytest.raises(ValueError, match=r"y: expected a finite number, got nan at index \(200049,\)"):
+        fit(network, (x, y), (x[:10], y[:10]), max_epochs=1, batch_size=100_000)

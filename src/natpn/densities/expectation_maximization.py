@@ -142,7 +142,7 @@ def sufficient_statistics(
             share = share.zero_().scatter_(0, likeliest[None], 1.0).mul_(w)
         else:
             share.mul_(w / total)
-        sums += (features @ share.T).T
+        sums += share @ features.T
         log_likelihood += w @ log_sum
     sums, log_likelihood = reduce(sums), reduce(log_likelihood)
     outer = sums.new_zeros(len(sums), dim, dim)

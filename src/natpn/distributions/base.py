@@ -121,7 +121,7 @@ def array(x: Tensor) -> Array:
 
 def narrow_keeping_infinity(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Like `narrow`, but an infinite mean, variance or quantile stays infinite: it is the answer."""
-    return torch.where(x.isinf(), x.to(dtype), narrow(x, dtype))
+    return x if x.dtype == dtype else torch.where(x.isinf(), x.to(dtype), narrow(x, dtype))
 
 
 def finite_count(n: Tensor) -> Tensor:

@@ -1,11 +1,14 @@
 """Named columns → a frame of the library that the input came in."""
 
+import sys
 from importlib.util import find_spec
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
+
+from natpn.tabular.frames import is_pandas
 
 
 def make_frame(columns: dict[str, NDArray[Any]], like: Any) -> Any:
@@ -18,9 +21,9 @@ def make_frame(columns: dict[str, NDArray[Any]], like: Any) -> Any:
     Raises:
         ImportError: If there is no library to make a frame with.
     """
+    if is_pandas(like):
+        return sys.modules["pandas"].DataFrame(_plain(columns), index=like.index)
     frame = nw.from_native(like, eager_only=True, pass_through=True)
-    if isinstance(frame, nw.DataFrame) and frame.implementation.is_pandas():
-        return frame.implementation.to_native_namespace().DataFrame(_plain(columns), index=like.index)
     if isinstance(frame, nw.DataFrame):
         made = nw.from_dict(_plain(columns), backend=frame.implementation)
         return _with_index(made.to_native(), like)

@@ -81,7 +81,7 @@ class Units:
         chi = chi.double()
         location, scale = (torch.from_numpy(part).to(chi.device) for part in (self.location, self.scale))
         if _is(self.family, "normal", "lognormal"):
-            return torch.cat([chi[..., :1] * scale + location, chi[..., 1:] * scale**2], -1)
+            return chi * torch.cat([scale, scale.square()]) + torch.cat([location, torch.zeros_like(location)])
         if _is(self.family, "multivariate_normal"):
             d = len(self.scale)
             factor = unpack(chi[..., d:], d) * scale[:, None]

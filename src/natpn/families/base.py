@@ -113,12 +113,12 @@ class Family(ABC):
     def training_slope(self, raw: Tensor, y: Tensor, usual: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return `training_loss`, and the gradient of its sum over targets, each times its share.
 
-        Training asks for it at every step: a family may have it without autograd, which takes longer than the
-        arithmetic of a batch.
+        Training on the CPU asks for it at every step: a family may have it without autograd, which takes longer than
+        the arithmetic of a batch.
 
         Args:
             raw: Raw outputs, shape (..., S).
-            y: Targets.
+            y: Targets, which have been checked.
             usual: Raw outputs at the distribution of all targets, shape (S,).
             share: How much each target counts, shape (...).
         """

@@ -75,8 +75,7 @@ def _unusual(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
     for row, name in enumerate(names):
         column = transform.columns[place[name]]
         odd = float(column.oddness(cells[place[name]])[row])
-        value = table.data[:, order[place[name]]]
-        raw = value[row] if isinstance(value, np.ndarray) else value.to_list()[row]
+        raw = table.values(order[place[name]])[row]
         found.append((name, cell(raw), usual(column), odd >= _STANDS_OUT))
     return found
 

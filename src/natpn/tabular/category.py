@@ -117,7 +117,7 @@ class CategoryColumn(Column):
         return log((self.n_singletons + 1) / (self.n_rows + 2))
 
     @cached_property
-    def _table(self) -> NDArray[np.float64]:
+    def _table(self) -> NDArray[np.float32]:
         """The encoding of each kept level, then of rare ones, of missing, and of unseen ones."""
         shares = [*self.shares, self.rare_share, self.missing]
         n = len(shares)
@@ -134,7 +134,7 @@ class CategoryColumn(Column):
         used = [place for place, share in enumerate(shares) if 0 < share < 1]
         if len(used) == 2 and not self.rare_share:
             used = used[1:]
-        return table[:, used]
+        return table[:, used].astype(np.float32)
 
     @cached_property
     def _place(self) -> dict[str | None, int]:
@@ -187,7 +187,7 @@ class CategoryColumn(Column):
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         places, codes = self._places(cells)
-        flags[...] = self._table.astype(np.float32)[places][codes]
+        flags[...] = self._table[places][codes]
         surprise = self._log_events[places]
         return surprise[codes] if surprise.any() else None
 

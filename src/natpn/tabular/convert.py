@@ -22,18 +22,26 @@ def to_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
     Raises:
         ValueError: If a value is not a number, or infinite.
     """
+    numbers = read_numbers(cells, name)
+    check_finite(numbers[:, None], [name])
+    return numbers
+
+
+def read_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
+    """Return float64 numbers, which may be infinite, with NaN where a value is missing.
+
+    Raises:
+        ValueError: If a value is not a number.
+    """
     if cells.form == "date" and cells.kind() != "empty":
         raise ValueError(
             f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
             "numbers, or fit again."
         )
     if isinstance(cells.values, list):
-        numbers = _numbers(cells.values, name)
-    else:
-        with np.errstate(over="ignore"):  # from a longer float: the infinity is reported below
-            numbers = np.asarray(cells.values, np.float64)
-    check_finite(numbers[:, None], [name])
-    return numbers
+        return _numbers(cells.values, name)
+    with np.errstate(over="ignore"):  # from a longer float, which becomes infinite
+        return np.asarray(cells.values, np.float64)
 
 
 def _numbers(values: list[Any], name: str) -> NDArray[np.float64]:

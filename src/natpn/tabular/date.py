@@ -8,6 +8,7 @@ that the column had in training; there and in the seconds, an instant is the sam
 
 import datetime
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -95,9 +96,12 @@ class DateColumn(Column):
         return seconds
 
     def _standardised(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-        standardise = Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
         parts = _parts(seconds, self.zone)
-        return standardise(parts, np.isnan(parts))
+        return self._standardise(parts, np.isnan(parts))
+
+    @cached_property
+    def _standardise(self) -> Standardiser:
+        return Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
 
     def encode(
         self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]

@@ -1,5 +1,6 @@
 """Tables as they come: numpy arrays, and whatever data frames narwhals knows."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,11 @@ class Table:
     """A table with at least one row and one column.
 
     Attributes:
-        data: A two-dimensional array or a data frame.
+        data: A two-dimensional array, a data frame of pandas, or one of another library as narwhals shows it.
         names: The names of the columns; None if they have none.
     """
 
-    data: "NDArray[Any] | nw.DataFrame[Any]"
+    data: Any
     names: list[str] | None
 
     @property
@@ -42,21 +43,34 @@ class Table:
             columns = list(self._series())
             yield from (_cells(columns[place]) for place in order)
 
+    def values(self, place: int) -> list[Any]:
+        """Return the values of one column as they came."""
+        if isinstance(self.data, np.ndarray):
+            return list(self.data[:, place])
+        column: Any = list(self._series())[place]
+        return list(column.to_list())
+
     def _series(self) -> Iterator[Any]:
-        """Return the columns, those of pandas as they are: most are arrays, which for few rows take a fraction."""
-        frame: Any = self.data
-        if frame.implementation.is_pandas():
-            native: Any = frame.to_native()
-            return (column for _, column in native.items())
-        return iter(frame.iter_columns())
+        if isinstance(self.data, nw.DataFrame):
+            return iter(self.data.iter_columns())
+        return (column for _, column in self.data.items())
 
 
 def _cells(column: Any) -> Cells:
     if isinstance(column, nw.Series):
         return cells_of_series(column)
+    # Columns of pandas that are arrays, or texts: for few rows narwhals takes many times as long to say the same.
     if isinstance(column.dtype, np.dtype):
-        return cells_of_array(np.asarray(column))
+        return cells_of_array(column.to_numpy())
+    if column.dtype.type is str:
+        return Cells("objects", column.to_list())
     return cells_of_series(nw.from_native(column, series_only=True))
+
+
+def is_pandas(X: Any) -> bool:
+    """Say whether it is a data frame of pandas, which need not be installed."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(X, pandas.DataFrame)
 
 
 def read_table(X: Any) -> Table:
@@ -69,12 +83,14 @@ def read_table(X: Any) -> Table:
         return _of_array(X)
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise ValueError("X is a sparse matrix, but dense data is required. Use X.toarray().")
+    if is_pandas(X) and X.columns.is_unique:
+        return _of_frame(X, X.columns.tolist())
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
     except DuplicateError as error:
         raise ValueError(f"X has columns of the same name. Rename them. {error}") from None
     if isinstance(frame, nw.DataFrame):
-        return _of_frame(frame)
+        return _of_frame(frame, frame.columns)
     if hasattr(X, "collect"):
         raise ValueError("X is a lazy frame, whose values are not known yet. Use X.collect().")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and any(isinstance(row, dict) for row in X)):
@@ -111,15 +127,15 @@ def _of_array(array: NDArray[Any]) -> Table:
     return Table(array, None)
 
 
-def _of_frame(frame: "nw.DataFrame[Any]") -> Table:
+def _of_frame(frame: Any, names: list[Any]) -> Table:
     _check_size(*frame.shape)
-    texts = [isinstance(name, str) for name in frame.columns]
+    texts = [isinstance(name, str) for name in names]
     if any(texts) and not all(texts):
-        other = next(name for name, text in zip(frame.columns, texts, strict=True) if not text)
+        other = next(name for name, text in zip(names, texts, strict=True) if not text)
         raise ValueError(
             f"X has column names that are texts and others, as {other!r}. Make all texts: X.columns.astype(str)."
         )
-    return Table(frame, list(frame.columns) if all(texts) else None)
+    return Table(frame, names if all(texts) else None)
 
 
 def _check_size(rows: int, columns: int) -> None:

@@ -29,7 +29,8 @@ def check_mixture(values: list[Any], name: str, kept: int) -> None:
     Raises:
         ValueError: With the first row that is not like the others.
     """
-    texts = Counter(value for value in values if isinstance(value, str) and not is_mark(value))
+    counts = Counter(values if set(map(type, values)) == {str} else [v for v in values if isinstance(v, str)])
+    texts = Counter({text: count for text, count in counts.items() if not is_mark(text)})
     others = [value for value in values if not isinstance(value, str) and not is_missing(value)]
     if not texts:
         return

@@ -1,6 +1,6 @@
 """Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ldexp
 from typing import Any, Self
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import check_finite, to_numbers
+from natpn.tabular.convert import check_finite, read_numbers, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
 from natpn.tabular.texts import number_of_text
 from natpn.tabular.weights import Weights
@@ -94,7 +94,7 @@ class NumberColumn(Column):
         self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
-        return NumberBlock([self]).encode_cells([cells], numbers, flags)
+        return NumberBlock([self]).encode_cells(iter([cells]), numbers, flags)
 
     def read_text(self, text: str, written: Written = PLAIN) -> float | None:
         """Return the number that a text stands for, None if it stands for a missing one."""
@@ -167,6 +167,8 @@ class NumberBlock:
 
     def __init__(self, columns: Sequence[NumberColumn]) -> None:
         self._columns = columns
+        self.n_numbers = sum(column.n_numbers for column in columns)
+        self.n_flags = sum(column.n_flags for column in columns)
         self._names = [column.name for column in columns]
         self._standardise = Standardiser([column.moments for column in columns])
         flagged = [(place, c.missing_flag) for place, c in enumerate(columns) if c.missing_flag is not None]
@@ -176,15 +178,27 @@ class NumberBlock:
         self._complete = np.array([not column.missing for column in columns])
 
     def encode_cells(
-        self, cells: Sequence[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
+        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
-        """Write the encoded values of columns, and return the surprise of each row, or None if it is 0 in all.
+        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0 in all.
 
         Raises:
             ValueError: If a value is not a number, or infinite.
         """
-        columns = [to_numbers(column, name) for column, name in zip(cells, self._names, strict=True)]
-        return self.encode(np.stack(columns, axis=1), numbers, flags)
+        width = max(CHUNK // len(numbers), 1)
+        if len(self._columns) <= width:
+            columns = [read_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
+            return self.encode(np.stack(columns, axis=1), numbers, flags)
+        surprise = np.zeros(len(numbers))
+        number = flag = 0
+        for start in range(0, len(self._columns), width):  # one after the other: of all, there would be a copy
+            part = NumberBlock(self._columns[start : start + width])
+            after_number, after_flag = number + part.n_numbers, flag + part.n_flags
+            event = part.encode_cells(cells, numbers[:, number:after_number], flags[:, flag:after_flag])
+            number, flag = after_number, after_flag
+            if event is not None:
+                surprise += event
+        return surprise
 
     def encode(
         self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]

@@ -1,8 +1,7 @@
 """The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.frames import Table, read_table
 from natpn.tabular.matching import match_columns
 from natpn.tabular.mixtures import check_mixture
-from natpn.tabular.number import CHUNK, NumberBlock, NumberColumn
+from natpn.tabular.number import NumberBlock, NumberColumn
 from natpn.tabular.weights import read_weights
 
 VERSION = 2  # from 2 on, numbers beyond their range are events
@@ -98,9 +97,13 @@ class TableTransform:
         self._n_flags = sum(column.n_flags for column in columns)
         # Without any output, one column of zeros: what follows needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
-        numbers = [column for column in columns if isinstance(column, NumberColumn)]
         self.ranges = Ranges(columns) if version > 1 else None
-        self._block = NumberBlock(numbers) if len(numbers) == len(columns) and not self._n_zeros else None
+        # Numbers side by side are encoded as one: many columns take many calls else.
+        self._encoders: list[NumberBlock | Column] = []
+        for _, run in groupby(columns, lambda column: isinstance(column, NumberColumn)):
+            beside = list(run)
+            numbers = [column for column in beside if isinstance(column, NumberColumn)]
+            self._encoders += [NumberBlock(numbers)] if numbers else beside
 
     @property
     def n_outputs(self) -> int:
@@ -134,8 +137,10 @@ class TableTransform:
         table = read_table(X)
         order = self.match_columns(table.names, table.shape[1])
         result = np.zeros((table.shape[0], self.n_outputs), np.float32)
-        if self._block is not None and isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb":
-            surprise = self._block.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
+        first, *others = self._encoders
+        plain = isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb" and not self._n_zeros
+        if plain and isinstance(first, NumberBlock) and not others:
+            surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
             surprise = self._encode(table, order, result)
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
@@ -149,25 +154,17 @@ class TableTransform:
         surprise = np.zeros(len(result))
         number, flag = 0, self.n_numbers
         cells = table.columns(order)
-        for run in self._runs(len(result)):
-            numbers = result[:, number : number + sum(column.n_numbers for column in run)]
-            flags = result[:, flag : flag + sum(column.n_flags for column in run)]
-            number, flag = number + numbers.shape[1], flag + flags.shape[1]
-            if isinstance(run[0], NumberColumn):
-                event = NumberBlock(run).encode_cells(list(islice(cells, len(run))), numbers, flags)
+        for encoder in self._encoders:
+            numbers = result[:, number : number + encoder.n_numbers]
+            flags = result[:, flag : flag + encoder.n_flags]
+            number, flag = number + encoder.n_numbers, flag + encoder.n_flags
+            if isinstance(encoder, NumberBlock):
+                event = encoder.encode_cells(cells, numbers, flags)
             else:
-                event = run[0].encode(next(cells), numbers, flags)
+                event = encoder.encode(next(cells), numbers, flags)
             if event is not None:
                 surprise += event
         return surprise
-
-    def _runs(self, n_rows: int) -> Iterator[list[Any]]:
-        """Yield the columns one by one, and numbers side by side in blocks: many columns take many calls else."""
-        width = max(CHUNK // n_rows, 1)
-        for is_number, run in groupby(self.columns, lambda column: isinstance(column, NumberColumn)):
-            columns = list(run)
-            step = width if is_number else 1
-            yield from (columns[start : start + step] for start in range(0, len(columns), step))
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
         """Return where each fitted column is in new data with these names, None if the order is the same.

@@ -11,7 +11,7 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.data import Data, Source, folded, source
+from natpn.training.data import Data, Rows, Source, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.paper import Paper
@@ -102,6 +102,9 @@ def fit(
         else identify(network, train, validation, scheme=repr(chosen), seed=seed, precision=precision),
         progress,
     )
+    for part in (session.train, session.validation):
+        if isinstance(part, Rows):  # once, and not at every step
+            members[0].family.support.check(part.y)
     with parallel.seeded(seed + 10_007 * parallel.rank(), where):
         session.resume()
         chosen.run(session, members)
