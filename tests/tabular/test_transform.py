@@ -28,7 +28,7 @@ def test_kinds_and_layout():
     assert REFERENCE.feature_names == list(mixed())
     assert REFERENCE.named
     result = REFERENCE.transform(FRAMES["polars"])
-    # age, rooms, wait and 5 parts of the day, of which months are none in 92 days; then missing age, smoker with missing,
+    # age, rooms, wait and 5 parts of the day, no months in 92 days; then missing age, smoker with missing,
     # 3 cities with missing, missing day
     assert (REFERENCE.n_numbers, REFERENCE.n_outputs) == (8, 8 + 1 + 2 + 4 + 1 + 1)
     assert result.shape == (60, REFERENCE.n_outputs)

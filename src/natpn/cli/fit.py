@@ -266,7 +266,7 @@ def train(
         say("scores on the rows that were held out, which also told when to stop:")
     else:
         say("scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:")
-    dates = [column.name for column in model.inputs_.table.columns if column.kind == "date" and column.n_numbers]
+    dates = [field.name for field in X.schema if str(field.type).startswith(("date", "timestamp"))]
     if dates and len(held_out):
         say(f"(their {dates[0]!r} is between that of other rows; score later ones by natpn evaluate)")
     for line in score_lines(found, baselines(model, y[scored]), model):
