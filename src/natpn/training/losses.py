@@ -2,7 +2,7 @@
 
 | class | loss | trains |
 |---|---|---|
-| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin to it | encoder, decoder, scales |
+| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin | encoder, decoder, scales |
 | `StackedPlainLoss` | the same, of several members at once | the same, stacked |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
