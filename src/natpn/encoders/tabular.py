@@ -83,6 +83,15 @@ class TabularEncoder(nn.Module):
         """The first layer."""
         return cast(nn.Linear, self.layers[0])
 
+    @property
+    def columns(self) -> Tensor:
+        """The column that each input of the first layer belongs to, (inputs,)."""
+        numbers, others = torch.arange(self.n_numbers), torch.arange(self.n_numbers, self.n_features)
+        pieces = 0 if self.encoding is None else self.encoding.n_pieces
+        by_themselves = [] if isinstance(self.encoding, PiecewiseLinear) else [numbers]
+        columns = [*by_themselves, numbers.repeat_interleave(pieces), others]
+        return torch.cat(columns).to(self.first.weight.device)
+
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
         """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.
 

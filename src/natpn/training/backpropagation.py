@@ -79,24 +79,24 @@ class _ScaledLinear(_Linear):
 
     def __init__(self, linear: nn.Linear | StackedLinear, scales: InputScales, views: dict[int, Tensor]) -> None:
         super().__init__(linear, views)
-        self.weight, self.share = linear.weight.detach(), scales.share.detach()
-        if self.stacked:
-            self.share = self.share.mT
+        self.weight, self.scales = linear.weight.detach(), scales
         self.share_slope = views[id(scales.share)]
 
     def forward(self, h: Tensor) -> Tensor:
         """Return what the layer makes of its scaled input."""
-        scaled = self.weight * (self.share * RATE)
+        factor = self.scales.factor
+        self.factor = factor.mT if self.stacked else factor
+        scaled = self.weight * self.factor
         self.inwards = scaled if self.stacked else scaled.T
         return super().forward(h)
 
     def backward(self, slope: Tensor) -> None:
         """Put the gradients of weight, bias and factors in their places."""
         super().backward(slope)  # as if the scaled weights were the parameters
-        by_scaled = self.weight_slope
-        by_share = (by_scaled * self.weight).sum(-1 if self.stacked else 0).mul_(RATE)
-        self.share_slope.copy_(by_share.view(self.share_slope.shape))
-        by_scaled.mul_(self.share * RATE)
+        by_scaled, place = self.weight_slope, self.share_slope.zero_()
+        by_factor = (by_scaled * self.weight).sum(-1 if self.stacked else 0).mul_(RATE)
+        place.index_add_(-1, self.scales.columns, by_factor.view(*place.shape[:-1], -1))
+        by_scaled.mul_(self.factor)
 
 
 class Backpropagation:

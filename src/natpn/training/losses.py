@@ -95,7 +95,7 @@ class PlainLoss(Trainee):
     def __init__(self, network: NaturalPosteriorNetwork, start: Start) -> None:
         super().__init__()
         encoder = network.encoder
-        self.scales = InputScales(encoder.first.in_features) if isinstance(encoder, TabularEncoder) else None
+        self.scales = InputScales(encoder.columns) if isinstance(encoder, TabularEncoder) else None
         parts = [encoder, network.decoder, self.scales]
         self.trained = nn.ModuleList([part for part in parts if part is not None])
         self._network = (network,)  # in a tuple: its density is no part of this module
@@ -147,7 +147,7 @@ class StackedPlainLoss(Trainee):
     def __init__(self, members: list[NaturalPosteriorNetwork], start: Start) -> None:
         super().__init__()
         self.stacked = StackedNetworks(members)
-        self.scales = InputScales(self.stacked.first.weight.shape[1], len(members))
+        self.scales = InputScales(self.stacked.columns, len(members))
         self.trained = nn.ModuleList([self.stacked, self.scales])
         self.family = members[0].family
         self.n_members = len(members)
