@@ -129,3 +129,18 @@ def test_dropout_keeps_the_mean_and_drops_its_share(shape):
     assert torch.equal(Dropout(0.05).eval()(x), x)
     assert torch.equal(Dropout(0.0)(x), x)
     assert not Dropout(1.0)(x).detach().any()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "wanted"),
+    [("plain", [0, 1, 2]), ("piecewise", [0, 0, 1, 1, 2]), ("both", [0, 1, 0, 0, 1, 1, 2])],
+)
+def test_each_input_of_the_first_layer_has_its_column(encoding, wanted):
+    encoder = TabularEncoder(3, 4, encoding=encoding, knots=3, n_numbers=2).fit_knots(torch.randn(50, 3))
+    assert encoder.columns.tolist() == wanted
+    x = torch.randn(20, 3)
+    for column in range(3):
+        moved = x.clone()
+        moved[:, column] += 0.5
+        changed = (encoder.encode(moved) != encoder.encode(x)).any(0)
+        assert set(encoder.columns[changed].tolist()) == {column}

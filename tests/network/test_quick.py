@@ -25,8 +25,9 @@ def trained(name="normal", size=1, **options):
 
 @pytest.mark.parametrize("name", ["normal", "categorical", "poisson"])
 @pytest.mark.parametrize("size", [1, 2])
-def test_answers_are_those_of_the_network(name, size):
-    network = trained(name, size)
+@pytest.mark.parametrize("activation", ["leaky_relu", "silu"])
+def test_answers_are_those_of_the_network(activation, name, size):
+    network = trained(name, size, activation=activation)
     fast = quick(network)
     x = torch.randn(40, COLUMNS + 1, dtype=torch.float64)
     x[:, -1] = -torch.arange(40) / 10

@@ -32,10 +32,20 @@ def problem(family: str, rows: int = 256, seed: int = 3) -> tuple[families.Famil
     return chosen, (x[:cut], y[:cut]), (x[cut:], y[cut:])
 
 
-def network(family: families.Family, seed: int = 0, dropout: float = 0.1, **options: Any) -> NaturalPosteriorNetwork:
+def network(
+    family: families.Family, seed: int = 0, dropout: float = 0.1, activation: str = "leaky_relu", **options: Any
+) -> NaturalPosteriorNetwork:
     torch.manual_seed(seed)
     encoder = encoders.get(
-        "tabular", n_features=2, latent_dim=3, hidden=16, n_layers=2, encoding="piecewise", knots=5, dropout=dropout
+        "tabular",
+        n_features=2,
+        latent_dim=3,
+        hidden=16,
+        n_layers=2,
+        encoding="piecewise",
+        knots=5,
+        dropout=dropout,
+        activation=activation,
     )
     options = {"bypass": PrincipalComponents(2, 2), **options}
     return NaturalPosteriorNetwork(encoder, family, latent_dim=3, **options)

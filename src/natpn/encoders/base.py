@@ -2,7 +2,8 @@
 
 Far from the training data the latent vector has to leave too, or the evidence could not fall (Theorem 1 of the paper).
 So every encoder here is piecewise affine in its input once it is in evaluation mode: LeakyReLU, convolutions, linear
-layers, linear interpolation, pooling, and batch normalisation with its running statistics. Group, layer or instance
+layers, linear interpolation, pooling, and batch normalisation with its running statistics. SiLU, which the default
+network for tables has, is so far from 0 only. Group, layer or instance
 normalisation is not used: it divides by the scale of the very input it sees, so ``x`` and ``255 * x`` would get the
 same latent vector.
 
@@ -21,6 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+
+from natpn.choices import check_choice
 
 LIMIT = 1e15
 
@@ -42,6 +45,17 @@ class Activation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation of ``x``, which is overwritten in training mode."""
         return functional.leaky_relu(x, inplace=True) if self.training else bound(functional.leaky_relu(x))
+
+
+class SmoothActivation(nn.Module):
+    """SiLU, x · sigmoid(x), cut at ±``LIMIT`` in evaluation mode."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation of ``x``."""
+        return functional.silu(x) if self.training else bound(functional.silu(x))
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"leaky_relu": Activation, "silu": SmoothActivation}
 
 
 class Dropout(nn.Dropout):
@@ -71,13 +85,14 @@ class Dropout(nn.Dropout):
         return np.multiply(kept, np.float32(256 / (256 - dropped))).reshape(shape)
 
 
-def perceptron(*widths: int, dropout: float = 0.0) -> nn.Sequential:
+def perceptron(*widths: int, dropout: float = 0.0, activation: str = "leaky_relu") -> nn.Sequential:
     """Chain linear layers from ``widths[0]`` to ``widths[-1]`` with activations, and dropout if any, between them."""
+    check_choice("activation", activation, ACTIVATIONS)
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout = {dropout!r}, but a share of at least 0 and below 1 is needed.")
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths[:-1]):
-        layers += [nn.Linear(n_in, n_out), Activation(), *([Dropout(dropout)] if dropout else [])]
+        layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation](), *([Dropout(dropout)] if dropout else [])]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 

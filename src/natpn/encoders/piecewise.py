@@ -73,6 +73,11 @@ class PiecewiseLinear(nn.Module):
         self.register_buffer("lower", torch.tensor([-torch.inf] + [0.0] * (knots - 2)), persistent=False)
         self.register_buffer("upper", torch.tensor([1.0] * (knots - 2) + [torch.inf]), persistent=False)
 
+    @property
+    def n_pieces(self) -> int:
+        """How many pieces a column has."""
+        return self.knots.shape[1] - 1
+
     @torch.no_grad()
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
         """Place the knots on the quantiles of training data.
@@ -130,6 +135,11 @@ class NumbersAndPieces(nn.Module):
         self.pieces = PiecewiseLinear(n_features, knots)
         self.register_buffer("mean", torch.full((n_features * (knots - 1),), 0.5))
         self.register_buffer("deviation", torch.full((n_features * (knots - 1),), 0.5))
+
+    @property
+    def n_pieces(self) -> int:
+        """How many pieces a column has."""
+        return self.pieces.n_pieces
 
     @torch.no_grad()
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:

@@ -1,6 +1,6 @@
 """The encoder for tables: a multi-layer perceptron, its numbers taken as they are or encoded piecewise-linearly."""
 
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import torch
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ Encoding = Literal["plain", "piecewise", "both"]
 class TabularEncoder(nn.Module):
     """Map rows of standardised numbers to latent vectors.
 
-    ``n_layers`` hidden layers with LeakyReLU and a linear map to the latent space: in the paper 3 of width 64
+    ``n_layers`` hidden layers with LeakyReLU, or SiLU, and a linear map to the latent space: in the paper 3 of width 64
     (Sensorless Drive), 3 of 16 (Bike Sharing), 2 of 16 (Concrete, Kin8nm). The forward pass has no branches on data and
     writes no buffer.
 
@@ -30,6 +30,7 @@ class TabularEncoder(nn.Module):
             that a density over its latents should see the input by another way too.
         knots: The number of knots in each column, for the piecewise encoding.
         dropout: The share of hidden activations set to zero in training.
+        activation: "leaky_relu" or "silu".
         n_numbers: The encoding is for this many first columns, the others are fed as they are; by default for all.
         n_ignored: How many more columns follow that are not for the encoder.
 
@@ -51,6 +52,7 @@ class TabularEncoder(nn.Module):
         encoding: Encoding = "plain",
         knots: int = 16,
         dropout: float = 0.0,
+        activation: str = "leaky_relu",
         n_numbers: int | None = None,
         n_ignored: int = 0,
     ) -> None:
@@ -66,6 +68,7 @@ class TabularEncoder(nn.Module):
                 "columns can be numbers, and none of the two may be negative."
             )
         self.latent_dim = latent_dim
+        self.activation = activation
         self.encoding: PiecewiseLinear | NumbersAndPieces | None = None
         n_inputs = self.n_numbers
         if self.n_numbers and encoding == "piecewise":
@@ -73,7 +76,21 @@ class TabularEncoder(nn.Module):
         elif self.n_numbers and encoding == "both":
             self.encoding, n_inputs = NumbersAndPieces(self.n_numbers, knots), self.n_numbers * knots
         n_inputs += n_features - self.n_numbers
-        self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim, dropout=dropout)
+        self.layers = perceptron(n_inputs, *[hidden] * n_layers, latent_dim, dropout=dropout, activation=activation)
+
+    @property
+    def first(self) -> nn.Linear:
+        """The first layer."""
+        return cast(nn.Linear, self.layers[0])
+
+    @property
+    def columns(self) -> Tensor:
+        """The column that each input of the first layer belongs to, (inputs,)."""
+        numbers, others = torch.arange(self.n_numbers), torch.arange(self.n_numbers, self.n_features)
+        pieces = 0 if self.encoding is None else self.encoding.n_pieces
+        by_themselves = [] if isinstance(self.encoding, PiecewiseLinear) else [numbers]
+        columns = [*by_themselves, numbers.repeat_interleave(pieces), others]
+        return torch.cat(columns).to(self.first.weight.device)
 
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
         """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.

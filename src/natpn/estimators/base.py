@@ -30,6 +30,7 @@ from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
+from natpn.network.default import ACTIVATION
 from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
 
 _CHUNK = 4096
@@ -137,7 +138,7 @@ class NatPNEstimator(DataEstimator):
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {fraction!r}")
         check_choice("calibrate", "conformal" if self.calibrate is None else self.calibrate, ["conformal"])
 
-    def _build(self, n: int, seed: int) -> Network:
+    def _build(self, n: int, seed: int, activation: str = ACTIVATION) -> Network:
         shape, surprise = self.inputs_.shape, isinstance(self.inputs_, TableInputs)
         return build(
             (shape[0] - 1,) if surprise else shape,
@@ -153,6 +154,7 @@ class NatPNEstimator(DataEstimator):
             scheme=self.scheme,
             size=int(self.ensemble_size),
             seed=seed,
+            activation=activation,
         )
 
     def _prior(self) -> Evidence | Literal["marginal"] | None:

@@ -14,6 +14,7 @@ from natpn.encoders.base import EncoderChoice
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
+from natpn.network.default import ACTIVATION
 from natpn.training import Paper, Scheme
 
 Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
@@ -34,6 +35,7 @@ def build(
     scheme: str | Scheme,
     size: int,
     seed: int,
+    activation: str = ACTIVATION,
 ) -> Network:
     """Return an untrained network, or an ensemble of several.
 
@@ -51,6 +53,7 @@ def build(
         scheme: The training scheme; the paper's has a network of its own.
         size: How many members.
         seed: Where their weights start.
+        activation: Of the default encoder for tables.
     """
     if not isinstance(density, (str, Density)):
         raise ValueError(f"density: expected a name or a natpn.densities.Density, got {density!r}")
@@ -72,6 +75,7 @@ def build(
                     density=None if density == "auto" else copy.deepcopy(density),
                     budget="gradual" if budget == "auto" else budget,
                     prior=prior,
+                    activation=activation,
                 )
             members.append(member)
     return members[0] if size == 1 else NaturalPosteriorEnsemble(members)

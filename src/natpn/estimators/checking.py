@@ -54,8 +54,13 @@ def check_config(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     _check_tensors(tensors)
 
 
-def build_network(model: NatPNEstimator, tensors: dict[str, Tensor]) -> Network:
+def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation: str) -> Network:
     """Return the network that a model describes, with the weights that were saved.
+
+    Args:
+        model: The model, all but its network.
+        tensors: What was saved.
+        activation: Of the default encoder for tables.
 
     Raises:
         ValueError: If what the model says does not go with the tensors.
@@ -73,7 +78,7 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor]) -> Network:
             f"{tuple(decoder.shape)}"
         )
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
-        network = model._build(model.n_rows_, 0)
+        network = model._build(model.n_rows_, 0, activation)
     expected = network.state_dict()
     for name, tensor in state.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():

@@ -15,7 +15,7 @@ from natpn.estimators.checking import build_network, check_config
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.conformal import Calibration
 from natpn.estimators.inputs import KINDS
-from natpn.estimators.placing import read
+from natpn.estimators.placing import SCHEMA, read
 from natpn.estimators.regressor import NatPNRegressor
 from natpn.estimators.units import Units
 
@@ -53,7 +53,7 @@ def load_with_table(
 def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: nn.Module | None) -> NatPNEstimator:
     if config["class"] not in CLASSES:
         raise ValueError(f"The model is a {config['class']!r}; known are {', '.join(CLASSES)}")
-    if config["schema"] == 1:
+    if config["schema"] < SCHEMA:
         _bring_up_to_date(config, tensors)
     check_config(config, tensors)
     parameters = dict(config["parameters"])
@@ -72,7 +72,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
         model.units_ = Units.from_config(model.family_, config["units"])
     if isinstance(model, NatPNClassifier):
         model.classes_ = np.array(config["classes"]["labels"], dtype=config["classes"]["dtype"])
-    model.network_ = build_network(model, tensors)
+    model.network_ = build_network(model, tensors, config["activation"])
     model._finish()
     scores = tensors.get("calibration.scores")
     model.calibration_ = Calibration(
@@ -82,7 +82,14 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
 
 
 def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    """Say in today's terms what a model of schema 1 meant: evidence by a slope, the paper's prior, events once."""
+    """Say in today's terms what a model of an earlier schema meant.
+
+    Before schema 3 the default encoder for tables had LeakyReLU; before schema 2 evidence fell by a slope, the prior
+    was the paper's, and events counted once.
+    """
+    config["activation"] = "leaky_relu"
+    if config["schema"] > 1:
+        return
     parameters = config["parameters"]
     if parameters["scheme"] != "paper" and parameters["budget"] == "auto":
         parameters["budget"] = "learned"

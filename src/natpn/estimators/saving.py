@@ -17,9 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn import families
+from natpn.encoders import TabularEncoder
 from natpn.estimators.placing import SCHEMA, write
 from natpn.evidence import Evidence
 from natpn.families import Family
+from natpn.network.default import ACTIVATION
 from natpn.training import Scheme
 
 
@@ -47,6 +49,7 @@ def _config(model: Any) -> dict[str, Any]:
         "parameters": {name: _plain(name, value) for name, value in model.get_params(deep=False).items()},
         "inputs": {"kind": model.inputs_.kind, **model.inputs_.to_config()},
         "family": _family(model.family_),
+        "activation": _activation(model.network_),
         "n_rows": model.n_rows_,
         "n_features_in": model.n_features_in_,
         "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,
@@ -71,6 +74,12 @@ def _tensors(model: Any) -> dict[str, torch.Tensor]:
     if model.calibration_.scores is not None:
         tensors["calibration.scores"] = torch.from_numpy(model.calibration_.scores)
     return tensors
+
+
+def _activation(network: nn.Module) -> str:
+    """Return the activation of a network's tables; of one that is not for tables, today's."""
+    found = (module.activation for module in network.modules() if isinstance(module, TabularEncoder))
+    return next(found, ACTIVATION)
 
 
 def _family(family: Family) -> dict[str, Any]:

@@ -33,6 +33,15 @@ class Categorical(DirichletFamily):
         index = self.support.check(y).long().unsqueeze(-1)
         return raw.clamp(-1e30, 1e30).log_softmax(-1).gather(-1, index).squeeze(-1)
 
+    @torch.no_grad()
+    def training_slope(self, raw: Tensor, y: Tensor, usual: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the training loss and its gradient, without autograd."""
+        index = self.support.check(y).long().unsqueeze(-1)
+        log_p = raw.clamp(-1e30, 1e30).log_softmax(-1)
+        slope = log_p.exp()
+        slope.scatter_add_(-1, index, slope.new_full((), -1.0).expand(index.shape))
+        return -log_p.gather(-1, index).squeeze(-1), slope * share.unsqueeze(-1)
+
     def _statistics(self, y: Tensor) -> Tensor:
         return torch.nn.functional.one_hot(y.long(), self.n_classes)
 

@@ -13,6 +13,7 @@ from natpn.families import Family
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
 
+ACTIVATION = "silu"
 COMPONENTS = 60
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
@@ -31,6 +32,7 @@ def default_network(
     density: str | Density | None = None,
     budget: str = "gradual",
     prior: Evidence | Literal["marginal"] | None = "marginal",
+    activation: str = ACTIVATION,
 ) -> NaturalPosteriorNetwork:
     """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
 
@@ -51,6 +53,7 @@ def default_network(
         density: Another density, or its name.
         budget: Another budget.
         prior: What is believed without evidence; by default what the training targets say of any row.
+        activation: Of the default encoder for tables; models of earlier versions have "leaky_relu".
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:
@@ -62,7 +65,8 @@ def default_network(
             n_layers=3,
             encoding="both",
             knots=9,
-            dropout=0.1,
+            dropout=0.2,
+            activation=activation,
             n_numbers=n_numbers,
             n_ignored=int(surprise),
         )

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from natpn.densities import GaussianMixture, Surprise
 from natpn.densities.base import FLOOR, REACH
 from natpn.encoders import TabularEncoder
-from natpn.encoders.base import LIMIT, Activation, Dropout
+from natpn.encoders.base import LIMIT, Activation, Dropout, SmoothActivation
 from natpn.encoders.piecewise import NumbersAndPieces
 from natpn.evidence import Evidence
 from natpn.network.budgets import CORNER, FAR, ONSET, GradualBudget
@@ -27,6 +27,7 @@ from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 Floats = NDArray[np.float64]
 MAX_ROWS = 8
 _SHRINK = 1e-15
+_LOWEST = 700.0  # the exponential of more is infinite
 
 
 class QuickNetwork:
@@ -70,7 +71,7 @@ def _is_known(member: NaturalPosteriorNetwork) -> bool:
     return (
         isinstance(encoder, TabularEncoder)
         and (encoder.encoding is None or isinstance(encoder.encoding, NumbersAndPieces))
-        and all(isinstance(layer, nn.Linear | Activation | Dropout) for layer in encoder.layers)
+        and all(isinstance(layer, nn.Linear | Activation | SmoothActivation | Dropout) for layer in encoder.layers)
         and (bypass is None or isinstance(bypass, PrincipalComponents))
         and isinstance(density, GaussianMixture)
         and all(t.dtype == torch.float64 and t.device.type == "cpu" for t in member.parameters())
@@ -107,6 +108,7 @@ class _Table:
         self.encode = _encoding(encoder)
         linear = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
         self.layers = [(_array(layer.weight).T.copy(), _array(layer.bias)) for layer in linear]
+        self.activate = _silu if encoder.activation == "silu" else _leaky_relu
         normalisation = member.normalisation
         self.mean = _array(normalisation.running_mean)
         self.factor = _array(normalisation.factor)
@@ -132,8 +134,7 @@ class _Table:
         if self.encode is not None:
             h = np.concatenate([self.encode(h[:, : self.n_numbers]), h[:, self.n_numbers :]], 1)
         for weight, bias in self.layers[:-1]:
-            h = h @ weight + bias
-            h = np.clip(np.maximum(h, 0.01 * h), -LIMIT, LIMIT)
+            h = np.clip(self.activate(h @ weight + bias), -LIMIT, LIMIT)
         weight, bias = self.layers[-1]
         latent = (np.clip(h @ weight + bias, -LIMIT, LIMIT) - self.mean) * self.factor
         features = latent
@@ -146,6 +147,16 @@ class _Table:
         if self.surprising:
             log_density = np.maximum(log_density + self.weight * x[:, -1], -FLOOR)
         return latent @ self.decoder[0] + self.decoder[1], log_density
+
+
+def _leaky_relu(h: Floats) -> Floats:
+    value: Floats = np.maximum(h, 0.01 * h)
+    return value
+
+
+def _silu(h: Floats) -> Floats:
+    value: Floats = h / (1 + np.exp(-np.maximum(h, -_LOWEST)))
+    return value
 
 
 def _encoding(encoder: TabularEncoder) -> Callable[[Floats], Floats] | None:

@@ -70,6 +70,16 @@ class StackedNetworks(nn.Module):
         self.register_buffer("factor", torch.stack([n.factor[None] for n in normalisations]), persistent=False)
         self.decoder = StackedLinear([member.decoder for member in members])
 
+    @property
+    def first(self) -> StackedLinear:
+        """The first layers."""
+        return cast(StackedLinear, self.layers[0])
+
+    @property
+    def columns(self) -> Tensor:
+        """The column that each input of the first layers belongs to."""
+        return cast(TabularEncoder, self._members[0].encoder).columns
+
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents and raw outputs, (M, B, …), of inputs (M, B, F), one batch for each member."""
         return self.read(self.map(self.encode(x)))

@@ -1,11 +1,11 @@
 """Forward and backward pass of tabular networks, written out.
 
-    hₗ = dropout(leaky_relu(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
+    h₀ = s ⊙ x,   hₗ = dropout(φ(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
 
 For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its
 gradient with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and
-numpy does what is exact in any order. Results are autograd's but for rounding. Chains of other layers, and modules with
-hooks, are left to autograd.
+numpy does what is exact in any order. φ is LeakyReLU or SiLU. Results are autograd's but for rounding. Chains of other
+layers, and modules with hooks, are left to autograd.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from natpn.encoders.base import Activation, Dropout, bound
+from natpn.encoders.base import Activation, Dropout, SmoothActivation, bound
 from natpn.network.stacked import StackedLinear
 from natpn.training.adam import FlatParameters
+from natpn.training.scales import RATE, InputScales
 
 Array = NDArray[np.float32]
 Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -29,7 +30,7 @@ class _Layer(NamedTuple):
     """A linear layer, and the activation and dropout behind it."""
 
     linear: nn.Linear | StackedLinear
-    activated: bool = False
+    activation: type[nn.Module] | None = None
     dropout: Dropout | None = None
 
 
@@ -67,6 +68,37 @@ class _Linear:
         return slope @ self.outwards
 
 
+class _ScaledLinear(_Linear):
+    """The passes of the first layer, whose inputs are scaled: its weights are, which are fewer or as many.
+
+    Args:
+        linear: The layer.
+        scales: The factors of its inputs.
+        views: Where gradients go, by the identity of their parameter.
+    """
+
+    def __init__(self, linear: nn.Linear | StackedLinear, scales: InputScales, views: dict[int, Tensor]) -> None:
+        super().__init__(linear, views)
+        self.weight, self.scales = linear.weight.detach(), scales
+        self.share_slope = views[id(scales.share)]
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return what the layer makes of its scaled input."""
+        factor = self.scales.factor
+        self.factor = factor.mT if self.stacked else factor
+        scaled = self.weight * self.factor
+        self.inwards = scaled if self.stacked else scaled.T
+        return super().forward(h)
+
+    def backward(self, slope: Tensor) -> None:
+        """Put the gradients of weight, bias and factors in their places."""
+        super().backward(slope)  # as if the scaled weights were the parameters
+        by_scaled, place = self.weight_slope, self.share_slope.zero_()
+        by_factor = (by_scaled * self.weight).sum(-1 if self.stacked else 0).mul_(RATE)
+        place.index_add_(-1, self.scales.columns, by_factor.view(*place.shape[:-1], -1))
+        by_scaled.mul_(self.factor)
+
+
 class Backpropagation:
     """Losses and gradients of a tabular network, or of stacked ones; see `backpropagation`."""
 
@@ -77,15 +109,18 @@ class Backpropagation:
         factor: Tensor,
         decoder: nn.Linear | StackedLinear,
         losses: Losses,
+        scales: InputScales,
         flat: FlatParameters,
     ) -> None:
         self._losses = losses
         self._mean, self._factor = mean, factor
         self._gradient = torch.zeros_like(flat.value)
         views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
-        self._linears = [_Linear(layer.linear, views) for layer in layers]
+        first, *others = (layer.linear for layer in layers)
+        self._linears = [_ScaledLinear(first, scales, views), *(_Linear(linear, views) for linear in others)]
         self._decoder = _Linear(decoder, views)
-        self._activated = [layer.activated for layer in layers]
+        self._activations = [layer.activation for layer in layers]
+        self._arguments: list[Tensor | None] = [None] * len(layers)  # of smooth activations
         self._dropouts = [layer.dropout for layer in layers]
         self._masks: list[Array | None] = [None] * len(layers)
 
@@ -102,8 +137,10 @@ class Backpropagation:
     def _forward(self, h: Tensor) -> Tensor:
         for i, linear in enumerate(self._linears):
             h = linear.forward(h)
+            if self._activations[i] is SmoothActivation:
+                self._arguments[i], h = h, torch.nn.functional.silu(h)
             values, dropout = h.numpy(), self._dropouts[i]
-            if self._activated[i]:
+            if self._activations[i] is Activation:
                 np.maximum(values, _SLOPE * values, out=values)
             if dropout is not None:
                 mask = self._masks[i] = dropout.mask(values.shape)
@@ -117,7 +154,10 @@ class Backpropagation:
             mask = self._masks[i]
             if mask is not None:
                 slope.numpy()[...] *= mask
-            if self._activated[i]:  # the result has the sign of its argument, also behind dropout
+            argument = self._arguments[i]
+            if argument is not None:
+                slope = torch.ops.aten.silu_backward(slope, argument)
+            elif self._activations[i] is Activation:  # the result has the sign of its argument, also behind dropout
                 slope = torch.ops.aten.leaky_relu_backward(slope, self._linears[i + 1].input, _SLOPE, True)
             self._linears[i].backward(slope)
             if i:
@@ -130,6 +170,7 @@ def backpropagation(
     factor: Tensor,
     decoder: nn.Linear | StackedLinear,
     losses: Losses,
+    scales: InputScales,
     flat: FlatParameters,
 ) -> Backpropagation | None:
     """Return the passes of a chain of layers, if it is one that is known here.
@@ -140,24 +181,26 @@ def backpropagation(
         factor: What they are multiplied with then.
         decoder: Normalised latents → raw outputs.
         losses: Raw outputs, targets and shares → losses, and the gradient of their sum, each times its share.
+        scales: The factors of encoded inputs.
         flat: All parameters of these, and no others, on the CPU.
     """
     chain: list[_Layer] = []
     for module in layers:
         if isinstance(module, nn.Linear | StackedLinear) and type(module) in (nn.Linear, StackedLinear):
             chain.append(_Layer(module))
-        elif type(module) is Activation and chain and not chain[-1].activated:
-            chain[-1] = chain[-1]._replace(activated=True)
-        elif type(module) is Dropout and module.in_bytes and chain and chain[-1].activated and not chain[-1].dropout:
+        elif type(module) in (Activation, SmoothActivation) and chain and chain[-1].activation is None:
+            chain[-1] = chain[-1]._replace(activation=type(module))
+        elif type(module) is Dropout and module.in_bytes and chain and chain[-1].activation and not chain[-1].dropout:
             chain[-1] = chain[-1]._replace(dropout=module)
         else:
             return None
     modules = [layers, *layers, decoder]
-    known = {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
-    is_known = chain and not chain[-1].activated and known == set(map(id, flat.parameters))
+    known = {id(scales.share)}
+    known |= {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
+    is_known = chain and chain[-1].activation is None and known == set(map(id, flat.parameters))
     if not is_known or any(map(_has_hooks, modules)) or flat.value.device.type != "cpu":
         return None
-    return Backpropagation(chain, mean, factor, decoder, losses, flat)
+    return Backpropagation(chain, mean, factor, decoder, losses, scales, flat)
 
 
 def _has_hooks(module: nn.Module) -> bool:

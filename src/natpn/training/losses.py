@@ -2,8 +2,8 @@
 
 | class | loss | trains |
 |---|---|---|
-| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin to it | encoder, decoder |
-| `StackedPlainLoss` | the same, of several members at once | their stacked weights |
+| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin | encoder, decoder, scales |
+| `StackedPlainLoss` | the same, of several members at once | the same, stacked |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
 """
@@ -23,6 +23,7 @@ from natpn.network import NaturalPosteriorNetwork
 from natpn.network.stacked import StackedNetworks
 from natpn.training.adam import FlatParameters
 from natpn.training.backpropagation import Backpropagation, backpropagation
+from natpn.training.scales import InputScales
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,10 @@ class PlainLoss(Trainee):
 
     def __init__(self, network: NaturalPosteriorNetwork, start: Start) -> None:
         super().__init__()
-        self.trained = nn.ModuleList([network.encoder, network.decoder])
+        encoder = network.encoder
+        self.scales = InputScales(encoder.columns) if isinstance(encoder, TabularEncoder) else None
+        parts = [encoder, network.decoder, self.scales]
+        self.trained = nn.ModuleList([part for part in parts if part is not None])
         self._network = (network,)  # in a tuple: its density is no part of this module
         self.start = start
         network.normalisation.eval()
@@ -106,12 +110,12 @@ class PlainLoss(Trainee):
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of a tabular encoder."""
         network = self._network[0]
-        if type(network.encoder) is not TabularEncoder:  # another may map otherwise
+        if type(network.encoder) is not TabularEncoder or self.scales is None:  # another may map otherwise
             return None
         slope = partial(self.start.slope, network.family)
         normalisation = network.normalisation
         place = normalisation.running_mean, normalisation.factor
-        return backpropagation(network.encoder.layers, *place, network.decoder, slope, flat)
+        return backpropagation(network.encoder.layers, *place, network.decoder, slope, self.scales, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
@@ -120,8 +124,16 @@ class PlainLoss(Trainee):
 
     def _latent(self, x: Tensor) -> Tensor:
         encoder = self._network[0].encoder
-        latent: Tensor = encoder.map(x) if isinstance(encoder, TabularEncoder) else encoder(x)
+        if isinstance(encoder, TabularEncoder) and self.scales is not None:
+            return encoder.map(self.scales(x))
+        latent: Tensor = encoder(x)
         return latent
+
+    def close(self) -> None:
+        """Make the factors of the inputs part of the first layer."""
+        encoder = self._network[0].encoder
+        if self.scales is not None and isinstance(encoder, TabularEncoder):
+            self.scales.fold(encoder.first.weight)
 
 
 class StackedPlainLoss(Trainee):
@@ -134,26 +146,30 @@ class StackedPlainLoss(Trainee):
 
     def __init__(self, members: list[NaturalPosteriorNetwork], start: Start) -> None:
         super().__init__()
-        self.trained = self.stacked = StackedNetworks(members)
+        self.stacked = StackedNetworks(members)
+        self.scales = InputScales(self.stacked.columns, len(members))
+        self.trained = nn.ModuleList([self.stacked, self.scales])
         self.family = members[0].family
         self.n_members = len(members)
         self.start = start
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (M, B)."""
-        return self.start.loss(self.family, self.stacked.read(self.stacked.map(x))[1], y)
+        return self.start.loss(self.family, self.stacked.read(self.stacked.map(self.scales(x)))[1], y)
 
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
         """Return the passes of the stacked encoders."""
         stacked, slope = self.stacked, partial(self.start.slope, self.family)
-        return backpropagation(stacked.layers, stacked.mean, stacked.factor, stacked.decoder, slope, flat)
+        place = stacked.mean, stacked.factor
+        return backpropagation(stacked.layers, *place, stacked.decoder, slope, self.scales, flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Encode the columns of a table."""
         return self.stacked.encode(x)
 
     def close(self) -> None:
-        """Write the weights to the members."""
+        """Make the factors of the inputs part of the weights, and write these to the members."""
+        self.scales.fold(self.stacked.first.weight)
         self.stacked.unstack()
 
 
