@@ -1,13 +1,13 @@
 """Real tables with a natural shift each: rows for training, ordinary rows and shifted rows for testing.
 
 `NATPN_DATA/arena/tasks.json` says of each table which column is the target, which columns go, and by which condition
-rows count as shifted. Those are never trained on, and the columns of the condition are removed. `paper_task` makes the
-same of the data sets of `quality.py`.
+rows count as shifted. Those are never trained on, and the columns of the condition are removed. The data sets of
+`quality.py` are read alike. `leave_out` makes a shift of any table, by leaving a group of its ordinary rows out.
 """
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from quality import bike as bike_rows
 from quality import directory, load, uci
+from sklearn.cluster import KMeans
 
 Floats = NDArray[np.float64]
 CLASSES = ("binary", "multiclass")
@@ -88,6 +89,70 @@ def read(name: str, seed: int, n_train: int, n_test: int) -> Table:
         if frame[column].dtype == object and not frame[column].map(lambda v: isinstance(v, str) or pd.isna(v)).all():
             frame[column] = frame[column].astype(str)
     return _split(kind, Part(frame, values), out, seed, n_train, n_test)
+
+
+GROUPS = ("component", "cluster", "category", "column")
+_CLUSTERS = 6
+_LEVELS = (0.03, 0.35)  # shares of a level that may be left out
+_END = 0.12  # of a column
+
+
+def leave_out(table: Table, group: str, seed: int, n_train: int, n_test: int) -> Table | None:
+    """Return the table with another shift: a group of its ordinary rows that is left out of training.
+
+    Args:
+        table: A table, of which the shifted rows are not used.
+        group: "component", the last 15 % along the first principal direction; "cluster", one of six by k-means;
+            "category", a level of a column, which is removed; "column", an end of a column of numbers.
+        seed: Chooses cluster, level and column.
+        n_train: At most so many rows for training.
+        n_test: At most so many for each test.
+
+    Returns:
+        The table, or None if it has no such group of at least 25 rows, or too few others.
+    """
+    X = (
+        pd.concat([table.train.X, table.test.X], ignore_index=True)
+        if isinstance(table.train.X, pd.DataFrame)
+        else pd.DataFrame(np.concatenate([table.train.X, table.test.X]))
+    )
+    y = np.concatenate([table.train.y, table.test.y])
+    lot = np.random.default_rng(seed)
+    kinds = {c: X[c].dtype for c in X}
+    numbers = [c for c in X if pd.api.types.is_numeric_dtype(kinds[c]) and not pd.api.types.is_bool_dtype(kinds[c])]
+    others = [c for c in X if c not in numbers and not pd.api.types.is_datetime64_any_dtype(kinds[c])]
+    if group in ("component", "cluster"):
+        ranks = X[numbers].rank(pct=True).fillna(0.5).to_numpy(float) * np.sqrt(12)
+        few = [c for c in others if X[c].nunique() <= 12]
+        parts = [ranks, *(pd.get_dummies(X[c].astype(str)).to_numpy(float) for c in few)]
+        matrix = np.concatenate(parts, 1) - np.concatenate(parts, 1).mean(0)
+        if group == "component":
+            along = matrix @ np.linalg.svd(matrix, full_matrices=False)[2][0]
+            out = along > np.quantile(along, 0.85)
+        else:
+            out = KMeans(_CLUSTERS, n_init=2, random_state=seed).fit_predict(matrix) == lot.integers(_CLUSTERS)
+    elif group == "category":
+        low, high = _LEVELS
+        shares = [(c, X[c].value_counts(normalize=True)) for c in others if 2 <= X[c].nunique() <= 60]
+        found = [(c, v) for c, share in shares for v in share.index[(share >= low) & (share <= high)]]
+        if not found:
+            return None
+        column, level = found[lot.integers(len(found))]
+        out = (X.pop(column) == level).to_numpy(bool)
+    else:
+        found = [c for c in numbers if X[c].nunique() > 20]
+        if not found:
+            return None
+        values = X[found[lot.integers(len(found))]].astype(float).to_numpy()
+        out = values > np.nanquantile(values, 1 - _END) if lot.random() < 0.5 else values < np.nanquantile(values, _END)
+    if out.sum() < 25 or (~out).sum() < 150:
+        return None
+    rows = Part(X if isinstance(table.train.X, pd.DataFrame) else X.to_numpy(), y)
+    made = _split(table.kind, rows, out, seed, n_train, n_test)
+    if made.is_numeric:
+        return made
+    known = np.flatnonzero(np.isin(made.shifted.y, made.train.y))
+    return replace(made, shifted=made.shifted.first(known)) if len(known) >= 25 else None
 
 
 def _of_paper(name: str, seed: int, n_train: int, n_test: int) -> Table:

@@ -1,7 +1,7 @@
 """What evidence is worth: one fitted model with the evidence it found, with as much as it likes, and with none.
 
-    NATPN_DATA=... python benchmarks/evidence.py [--seeds 1] [--tables NAME ...] [--ensemble 1] [--rows 3000]
-                                                 [--results FILE]
+    NATPN_DATA=... python benchmarks/evidence.py [--seeds 1] [--tables NAME ...] [--ensemble N] [--rows 3000]
+                                                 [--left-out component|cluster|category|column] [--results FILE]
 
 Of every table a model is fitted with defaults to at most 3,000 rows. `n` is the evidence it found; `∞` is the same
 network with n → ∞, so that evidence has no say; `0` is its prior, the marginal of the training targets. Ordinary rows
@@ -14,8 +14,9 @@ and, where the table has some, shifted rows (see `arena.py`) are scored apart:
 - strangers: ordinary rows of which one cell is replaced, in each column in turn, by a category that was never seen, by
   a missing value where there was none, and by the largest number plus the range. How many have `novelty_p` < 0.05.
 
-A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what
-is there. The last table says which goals are reached.
+With `--left-out` the shifted rows are a group of ordinary rows that is left out of training, and strangers are not
+tried. A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0`
+prints what is there. The last table says which goals are reached.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from arena import OF_PAPER, Part, Table, read, tasks
+from arena import GROUPS, OF_PAPER, Part, Table, leave_out, read, tasks
 from numpy.typing import NDArray
 
 from natpn import NatPNClassifier, NatPNRegressor, metrics
@@ -49,7 +50,8 @@ def with_level(model: Any, log_n: float) -> Any:
     other = pickle.loads(pickle.dumps(model))
     for part in other.network_.modules():
         if isinstance(part, GradualBudget):
-            part.set(float(part.centre), float(part.unit), log_n, 1e-12)
+            part.set(float(part.centre), float(part.unit), log_n, 1e30)
+            part.power.fill_(0.0)
     return pickle.loads(pickle.dumps(other))
 
 
@@ -117,13 +119,18 @@ def strangers(model: Any, table: Table) -> dict[str, float]:
     return {kind: float(np.mean(values)) for kind, values in shares.items() if values}
 
 
-def run(name: str, seed: int, rows: int, size: int) -> Run:
-    """Fit a model to a table, and score it."""
-    table = read(name, seed, 2000 if name == "mnist" else rows, 3000)
+def run(name: str, seed: int, rows: int, size: int | None, group: str | None = None) -> Run | None:
+    """Fit a model to a table, and score it; None if the table has no such group to leave out."""
+    table = read(name, seed, 2000 if name == "mnist" else rows + (rows // 2 if group else 0), 3000)
+    if group:
+        made = leave_out(table, group, seed, rows, 1500)
+        if made is None:
+            return None
+        table = made
     make: Callable[..., Any] = NatPNRegressor if table.is_numeric else NatPNClassifier
     start = time.process_time()
-    model = make(random_state=seed, ensemble_size=size).fit(table.train.X, table.train.y)
-    result: Run = {"table": name, "kind": table.kind, "seed": seed, "size": size, "rows": len(table.train)}
+    model = make(random_state=seed, ensemble_size=size or "auto").fit(table.train.X, table.train.y)
+    result: Run = {"table": name, "kind": table.kind, "seed": seed, "size": model.n_networks_, "rows": len(table.train)}
     result["seconds"] = time.process_time() - start
     result["family"] = str(model.family_)
     scale = float(table.train.y.std()) if table.is_numeric else 1.0
@@ -137,7 +144,7 @@ def run(name: str, seed: int, rows: int, size: int) -> Run:
         result["detection"] = metrics.detection(ordinary.log_evidence, outside.log_evidence)[1]
         result["shifted familiarity"] = float(np.median(outside.familiarity))
         result["shifted"] = {key: scores(each, table.shifted, scale) for key, each in models.items()}
-    result["strangers"] = strangers(model, table)
+    result["strangers"] = {} if group else strangers(model, table)
     if isinstance(table.train.X, np.ndarray) and table.train.X.ndim > 2:
         plain = StandardNetClassifier(max_epochs=20, random_state=seed).fit(table.train.X, table.train.y)
         p = plain.predict_proba(table.test.X)
@@ -254,8 +261,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tables", nargs="*", default=[*tasks(), *OF_PAPER])
-    parser.add_argument("--ensemble", type=int, default=1)
+    parser.add_argument("--ensemble", type=int, help="how many networks; by default the estimators' choice")
     parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--left-out", choices=GROUPS)
     parser.add_argument("--results", type=Path, default=Path("evidence.jsonl"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -266,13 +274,17 @@ def main() -> None:
     for seed in range(arguments.seeds):
         for name in arguments.tables:
             if (name, seed) not in done:
-                results.append(run(name, seed, arguments.rows, arguments.ensemble))
+                found = run(name, seed, arguments.rows, arguments.ensemble, arguments.left_out)
+                if found is None:
+                    continue
+                results.append(found)
                 with arguments.results.open("a") as file:
-                    file.write(json.dumps(results[-1]) + "\n")
+                    file.write(json.dumps(found) + "\n")
     shown = [r for r in results if r["table"] in arguments.tables]
     table_of(shown, "ordinary")
     table_of(shown, "shifted")
-    table_of_strangers(shown)
+    if not arguments.left_out:
+        table_of_strangers(shown)
     goals(shown)
 
 

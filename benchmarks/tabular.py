@@ -123,7 +123,7 @@ def poisson(rate: Floats) -> Numbers:
     return Numbers(rate, values, lambda y: stats.poisson.logpmf(y, rate), interval)
 
 
-def natpn(table: Table, seed: int, size: int = 1) -> Predictor:
+def natpn(table: Table, seed: int, size: int | str = "auto") -> Predictor:
     """The defaults."""
     make: Any = NatPNRegressor if table.is_numeric else NatPNClassifier
     model = make(ensemble_size=size, random_state=seed).fit(table.train.X, table.train.y)

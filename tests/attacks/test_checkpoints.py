@@ -41,7 +41,7 @@ def written(tmp_path_factory):
         ({"density": "radial"}, "network"),
         ({"encoder": torch.nn.Linear(2, 4)}, "network"),
         ({"latent_dim": 5}, "network"),
-        ({"ensemble_size": 2}, "network"),
+        ({"ensemble_size": 3}, "network"),
         ({"random_state": 1}, "settings"),
         ({"learning_rate": 1e-2}, "settings"),
         ({"scheme": "paper"}, "settings"),

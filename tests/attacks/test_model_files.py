@@ -64,9 +64,9 @@ def put_tensors(place, content):
         (
             ("parameters", "ensemble_size"),
             10**6,
-            r"damaged.*ensemble_size: expected a whole number from 1 to \d\d, got",
+            r"damaged.*n_networks: expected a whole number from 1 to \d\d, got",
         ),
-        (("parameters", "ensemble_size"), 5, "damaged.*ensemble_size is 5, but the tensors are of 1 members"),
+        (("parameters", "ensemble_size"), 5, "damaged.*n_networks is 5, but the tensors are of 1 members"),
         (("family", "parameters", "n_classes"), 10**8, "damaged.*2 labels for Categorical"),
         (("classes", "dtype"), "<U500000000", "damaged.*the type of classes: expected texts, numbers or truth values"),
         (("classes", "dtype"), "V1000000000", "damaged.*the type of classes"),

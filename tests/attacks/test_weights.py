@@ -49,7 +49,7 @@ def test_a_weight_is_so_many_copies(plain):
 def test_no_row_is_on_both_sides(how, calibrate):
     X, y = numbers(100)
     weight = np.random.default_rng(0).integers(1, 6, 100)
-    model = clone(REGRESSOR).set_params(calibrate=calibrate)
+    model = clone(REGRESSOR).set_params(calibrate=calibrate, ensemble_size=1)
     if how == "copies":
         data = model._prepare(np.repeat(X, weight, axis=0), np.repeat(y, weight), None, None, None, 0)
     else:
@@ -82,7 +82,7 @@ def test_a_table_of_few_values_is_not_torn_apart(rows):
     generator = np.random.default_rng(1)
     X = np.arange(rows)[:, None] % 2 * 1.0
     y = generator.random(rows) < 0.25 + 0.5 * X[:, 0]
-    data = clone(CLASSIFIER)._prepare(X, y, None, None, None, 0)
+    data = clone(CLASSIFIER).set_params(ensemble_size=1)._prepare(X, y, None, None, None, 0)
     assert len(data.train[0]) + len(data.validation[0]) == rows
     for x in data.train[0][:, 0].unique():
         cell = data.train[0][:, 0] == x
@@ -91,14 +91,14 @@ def test_a_table_of_few_values_is_not_torn_apart(rows):
 
 def test_many_equal_rows_are_in_both_parts():
     X = np.repeat(np.arange(4.0), 50)[:, None]
-    data = clone(REGRESSOR)._prepare(X, X[:, 0] ** 2, None, None, None, 0)
+    data = clone(REGRESSOR).set_params(ensemble_size=1)._prepare(X, X[:, 0] ** 2, None, None, None, 0)
     assert len(data.train[0][:, 0].unique()) == 4
     assert len(data.train[0]) == 160
 
 
 def test_a_frequent_row_among_others_is_in_both_parts():
     X = np.append(np.zeros(100), np.arange(1.0, 201))[:, None]
-    data = clone(REGRESSOR)._prepare(X, np.sqrt(X[:, 0]), None, None, None, 0)
+    data = clone(REGRESSOR).set_params(ensemble_size=1)._prepare(X, np.sqrt(X[:, 0]), None, None, None, 0)
     assert len(data.train[0]) + len(data.validation[0]) == 300
     shares = [float((part[:, 0] == part[:, 0].min()).float().mean()) for part in (data.train[0], data.validation[0])]
     assert min(shares) > 0.15
@@ -108,8 +108,12 @@ def test_rows_of_a_rare_class_may_be_repeated():
     """A usual practice against imbalance; the copies stay together."""
     X = numbers(300)[0]
     rare = np.arange(300) < 15
-    data = clone(CLASSIFIER)._prepare(
-        np.repeat(X, np.where(rare, 15, 1), axis=0), np.repeat(rare, np.where(rare, 15, 1)), None, None, None, 0
+    data = (
+        clone(CLASSIFIER)
+        .set_params(ensemble_size=1)
+        ._prepare(
+            np.repeat(X, np.where(rare, 15, 1), axis=0), np.repeat(rare, np.where(rare, 15, 1)), None, None, None, 0
+        )
     )
     rows = [{tuple(row) for row in part.tolist()} for part in (data.train[0], data.validation[0])]
     assert sum(map(len, rows)) == len(set.union(*rows)) == 300

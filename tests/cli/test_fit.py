@@ -33,7 +33,7 @@ def test_a_fit_tells_family_scores_and_place(train, tmp_path):
     assert result.exit_code == 0, result.output
     assert "family Normal(), for numbers over at most two decades" in result.stdout
     assert "rmse" in result.stdout
-    assert "of which each network holds out others" in result.stdout
+    assert "held out by one network or another" in result.stdout
     assert "scores of single networks, on the rows that each held out" in result.stdout
     assert "(their 'built' is between that of other rows; score later ones by natpn evaluate)" in result.stdout
     assert f"model   {tmp_path / 'm'}" in result.stdout

@@ -232,7 +232,8 @@ def test_what_counts_as_seen_is_what_training_rows_had():
     who = [f"no. {number}" for number in generator.zipf(1.6, size=rows)]
     frame = pd.DataFrame({"x": generator.normal(size=rows), "who": who})
     y = (frame["x"] > 0).to_numpy()
-    model = NatPNClassifier(calibrate="conformal", max_epochs=3, random_state=0).fit(frame[:800], y[:800])
+    model = NatPNClassifier(calibrate="conformal", ensemble_size=1, max_epochs=3, random_state=0)
+    model.fit(frame[:800], y[:800])
     assert [column.n_rows for column in model.inputs_.table.columns] == [model.n_rows_] * 2 == [640] * 2
     alarms = (model.predict_dist(frame[800:]).novelty_p < 0.05).mean()
     assert alarms <= allowed(0.05, 80, 400)

@@ -189,7 +189,7 @@ def test_a_changed_file(saved):
     _, place, _ = saved
     config = place / "config.json"
     text = config.read_text()
-    config.write_text(text.replace('"n_rows": 48', '"n_rows": 49'))
+    config.write_text(text.replace('"n_rows": 54', '"n_rows": 55'))
     with pytest.raises(ValueError, match=r"config.json: it was changed since it was written"):
         load(place)
     config.write_text(text)

@@ -85,12 +85,12 @@ def test_more_columns_than_rows():
 
 def test_a_seeded_share_is_held_out():
     X, y = numbers(100)
-    models = [clone(REGRESSOR).set_params(random_state=seed).fit(X, y) for seed in (0, 0, 1)]
+    models = [clone(REGRESSOR).set_params(random_state=seed, ensemble_size=1).fit(X, y) for seed in (0, 0, 1)]
     assert [model.n_rows_ for model in models] == [80] * 3
     same, again, other = (model.calibration_.log_evidence for model in models)
     assert (same == again).all()
     assert (same != other).any()
-    wider = clone(REGRESSOR).set_params(validation_fraction=0.5).fit(X, y)
+    wider = clone(REGRESSOR).set_params(validation_fraction=0.5, ensemble_size=1).fit(X, y)
     assert (wider.n_rows_, len(wider.calibration_.log_evidence)) == (50, 50)
 
 

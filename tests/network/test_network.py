@@ -170,15 +170,20 @@ def test_a_learned_budget_can_be_set(slope, level):
     assert budget(torch.tensor(-1e9)) < -1e5
 
 
-def test_a_gradual_budget_falls_as_a_power_of_the_distance():
+@pytest.mark.parametrize(("power", "onset"), [(1.0, 0.02), (2.0, 0.2)])
+def test_a_gradual_budget_falls_as_a_power_of_the_distance(power, onset):
     budget = budgets.get("gradual", 4).double()
-    budget.set(centre=-10.0, unit=5.0, level=8.0, power=2.0)
+    budget.set(centre=-10.0, unit=5.0, level=8.0, prior=2.0)
+    assert (float(budget.power), float(budget.onset)) == pytest.approx((1.0, 0.02))
+    budget.power.fill_(power)
+    budget.onset.fill_(onset)
     distance = torch.tensor([-2.0, 0.0, 1.0, 4.0, 1e3], dtype=torch.float64)
     assert_close(budget.distance(-10 - 5 * distance), distance)
     h = (distance + torch.sqrt(distance**2 + 4 * 0.05**2)) / 2
-    assert_close(budget(-10 - 5 * distance), 8 - 2 * torch.log1p(h / 0.2) - 2 * torch.log1p(h / 100))
+    inverse = (math.exp(-8) * (1 + h / onset) ** power + math.exp(-2) * (h / 40) ** 3) * (1 + h / 100) ** 2
+    assert_close(budget(-10 - 5 * distance), -inverse.log())
     nearer, farther = budget(torch.tensor([-1e8, -1e9], dtype=torch.float64))
-    assert abs(float(nearer - farther) - 4 * math.log(10)) < 1e-3  # 2 of its own, 2 far out
+    assert abs(float(nearer - farther) - 5 * math.log(10)) < 1e-3
     dense = budget(torch.linspace(0, 1e4, 50, dtype=torch.float64))
     assert len(dense.unique()) == 50  # rows that are denser than any held-out one still rank
 
@@ -231,7 +236,7 @@ def test_the_density_sees_the_bypass_and_the_decoder_does_not():
         (lambda: make(bypass=nn.Identity()), "bypass.*latent_dim"),
         (lambda: NaturalPosteriorNetwork(nn.Identity(), families.get("poisson"))(torch.randn(2, 3)), "encoder.*16"),
         (lambda: budgets.get("learned", 3).set(0.0, 1.0), "slope"),
-        (lambda: budgets.get("gradual", 3).set(0.0, 0.0, 1.0, 1.0), "unit and power"),
+        (lambda: budgets.get("gradual", 3).set(0.0, 0.0, 1.0, 0.0), "unit: expected a positive number"),
         (lambda: make(prior="marginl"), "prior.*Did you mean 'marginal'"),
         (lambda: budgets.get("rows", 3).see_rows(0), "n: expected"),
         (lambda: PrincipalComponents(3).fit(torch.randn(5, 4)), r"x: expected.*\(3,\)"),

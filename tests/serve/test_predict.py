@@ -167,7 +167,7 @@ def test_the_model_describes_itself(client, class_client):
     kinds = {feature["name"]: feature["kind"] for feature in about["features"]}
     assert kinds == {"area": "number", "rooms": "number", "district": "category", "garden": "boolean", "built": "date"}
     assert set(about["features"][2]["levels"]) == {"old town", "harbour", "hills"}
-    assert about["training"]["rows"] == 320
+    assert about["training"]["rows"] == 400
     assert about["family"] == "Normal()"
     usual = {feature["name"]: feature["usual"] for feature in about["features"]}
     assert not client.post("/predict", json=usual).json()["novel"]

@@ -68,7 +68,7 @@ def test_a_bad_field(kind, field, value, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 3}, "has version 3, but this natpn reads versions up to 2"),
+        ({"version": 4}, "has version 4, but this natpn reads versions up to 3"),
         ({"columns": []}, "a list of at least one column"),
         ({"columns": {}}, "a list of at least one column"),
         ({"columns": ["age"]}, "the kind of column 0 is None"),

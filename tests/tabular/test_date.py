@@ -12,6 +12,7 @@ import pytest
 from natpn import NatPNRegressor
 from natpn.tabular import TableTransform
 from natpn.tabular.zones import wall_seconds
+from tabular.events import events
 from tabular.tables import again
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -77,7 +78,7 @@ def test_missing_and_constant():
     assert result[0, 8] == 0
     constant = fit(TIMES[:1] * 4)
     result = constant.transform(pl.DataFrame({"t": [TIMES[0], TIMES[1], None]}))
-    np.testing.assert_allclose(result[:, -1], [0, -math.log(6), -math.log(6)], rtol=1e-6)
+    np.testing.assert_allclose(events(result[:, -1], constant), [0, -math.log(6), -math.log(6)], rtol=1e-6)
     assert constant.most_unusual(pl.DataFrame({"t": [TIMES[0]]})) == ["t"]
 
 

@@ -54,7 +54,7 @@ BASELINES: dict[str, Entry] = {
     "EnD2": Entry(EnD2Classifier),
     "PostNet": Entry(PostNetClassifier),
     "EvReg": Entry(None, EvRegRegressor, ("normal",)),
-    "NatPN": Entry(NatPNClassifier, NatPNRegressor, _BOTH),
+    "NatPN": Entry(NatPNClassifier, NatPNRegressor, _BOTH, parameters={"ensemble_size": 1}),
     "NatPE": Entry(NatPNClassifier, NatPNRegressor, _BOTH, single_pass=False, parameters={"ensemble_size": 5}),
 }
 

@@ -52,7 +52,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
     show_default=True,
     help="What is said of rows unlike all others: what the targets say of any row, or the paper's wide prior.",
 )
-@click.option("--ensemble", type=click.IntRange(1), default=1, show_default=True, help="How many networks.")
+@click.option("--ensemble", type=click.IntRange(1), help="How many networks.  [default: 2]")
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @bad_cells_option
@@ -69,7 +69,7 @@ def fit(
     task: str | None,
     family: str | None,
     prior: str,
-    ensemble: int,
+    ensemble: int | None,
     drop: tuple[str, ...],
     category: tuple[str, ...],
     bad_cells: str,
@@ -108,7 +108,7 @@ def fit(
         X = X.take(kept)
     options: dict[str, Any] = {
         "prior": prior,
-        "ensemble_size": ensemble,
+        "ensemble_size": ensemble or "auto",
         "max_epochs": max_epochs,
         "random_state": seed,
         "device": device,
@@ -256,12 +256,12 @@ def train(
     why = f", for {model.family_.suits}" if options.get("family") == "auto" else ""
     say(f"target  {target}: {what}, family {model.family_!r}{why}")
     if model.folds_:
-        rows = f"{model.n_rows_:,} to fit, of which each network holds out others"
+        rows = f"{model.n_rows_:,} to fit, {len(held_out):,} held out by one network or another"
     else:
         rows = f"{model.n_rows_:,} to fit, {len(held_out) or 'none'} held out"
     say(f"rows    {rows}; {X.num_columns:,} columns")
     if model.folds_:
-        say("scores of single networks, on the rows that each held out; together they are mostly better:")
+        say("scores of single networks, on the rows that each held out; together they mostly do better:")
     elif len(held_out):
         say("scores on the rows that were held out, which also told when to stop:")
     else:

@@ -38,7 +38,7 @@ def check_config(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     if not isinstance(parameters, dict):
         raise _wrong("parameters", parameters, "named parameters")
     _whole("latent_dim", parameters["latent_dim"])
-    _whole("ensemble_size", parameters["ensemble_size"], high=len(tensors))
+    _whole("n_networks", config["n_networks"], high=len(tensors))
     _whole("n_rows", config["n_rows"])
     _whole("n_features_in", config["n_features_in"])
     names, history = config["feature_names_in"], config["history"]
@@ -67,10 +67,10 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation:
     """
     _check_model(model)
     state = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    size, latent_dim = int(model.ensemble_size), int(model.latent_dim)
+    size, latent_dim = model.n_networks_, int(model.latent_dim)
     members = {match[1] for name in state if (match := re.match(r"members\.(\d+)\.", name))}
     if members != ({str(i) for i in range(size)} if size > 1 else set()):
-        raise _damaged(f"ensemble_size is {size}, but the tensors are of {len(members) or 1} members")
+        raise _damaged(f"n_networks is {size}, but the tensors are of {len(members) or 1} members")
     decoder = state["members.0.decoder.weight" if size > 1 else "decoder.weight"]
     if tuple(decoder.shape) != (model.family_.n_statistics, latent_dim):
         raise _damaged(

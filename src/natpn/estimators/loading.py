@@ -65,6 +65,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
     model.inputs_ = KINDS[inputs.pop("kind")].from_config(inputs)
     model.family_ = families.get(config["family"]["name"], **config["family"]["parameters"])
     model.n_features_in_, model.n_rows_ = config["n_features_in"], config["n_rows"]
+    model.n_networks_ = config["n_networks"]
     if config["feature_names_in"]:
         model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
     model.history_ = config["history"]
@@ -84,10 +85,14 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
 def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Say in today's terms what a model of an earlier schema meant.
 
-    Before schema 3 the default encoder for tables had LeakyReLU; before schema 2 evidence fell by a slope, the prior
-    was the paper's, and events counted once.
+    Before schema 3 the default encoder for tables had LeakyReLU, and the onset of the evidence's fall was 0.2; before
+    schema 2 evidence fell by a slope, the prior was the paper's, and events counted once.
     """
     config["activation"] = "leaky_relu"
+    config["n_networks"] = config["parameters"]["ensemble_size"]
+    for name in [name for name in tensors if name.endswith("budget.power")]:
+        tensors[name.removesuffix("power") + "onset"] = torch.tensor(0.2)
+        tensors[name.removesuffix("power") + "prior"] = torch.tensor(1e30)  # so that it has no say
     if config["schema"] > 1:
         return
     parameters = config["parameters"]

@@ -50,6 +50,7 @@ def _config(model: Any) -> dict[str, Any]:
         "inputs": {"kind": model.inputs_.kind, **model.inputs_.to_config()},
         "family": _family(model.family_),
         "activation": _activation(model.network_),
+        "n_networks": model.n_networks_,
         "n_rows": model.n_rows_,
         "n_features_in": model.n_features_in_,
         "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,

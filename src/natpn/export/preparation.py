@@ -23,6 +23,7 @@ from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.moments import LIMIT, standardised_flags
 from natpn.tabular.number import TOLERANCE, NumberColumn
+from natpn.tabular.strange import MOST
 
 _FAR = 1e6  # ranges: squares stay within float32
 _NUMERIC = (NumberColumn, BooleanColumn, EmptyColumn)
@@ -100,6 +101,7 @@ class Columns(nn.Module):
         self._values("low", ranges.low.tolist())
         self._values("high", ranges.high.tolist())
         self._values("width", ranges.width.tolist())
+        self.most = _FAR if table.version > 2 else 1.0
         flags = [(i, *flag) for i, column in enumerate(columns) for flag in _flags(column)]
         self._indices("flagged", [flag[0] for flag in flags])
         for place, name in enumerate(("if_missing", "if_one", "otherwise"), start=1):
@@ -110,6 +112,7 @@ class Columns(nn.Module):
         self._values("tolerance", [tolerance for _, tolerance in constants])
         self._values("log_never", [column.log_never for column in columns])
         self.n_zeros = table.n_numbers - len(numbers)
+        self.counts_several = table.version > 2
 
     def _indices(self, name: str, values: Sequence[int]) -> None:
         self.register_buffer(name, torch.tensor(values, dtype=torch.int64))
@@ -133,8 +136,11 @@ class Columns(nn.Module):
         surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
         if self.has_ranges:
             apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / self.width
-            squared = apart.amax(1, keepdim=True).clamp(0.0, _FAR).square()
-            surprise = surprise + SHARE * self.log_never[:1] * squared / (squared + HALF**2)
+            farthest = apart.amax(1, keepdim=True).clamp(0.0, _FAR)
+            squared, growth = farthest.square(), farthest.clamp(1.0, self.most)
+            surprise = surprise + SHARE * self.log_never[:1] * growth * squared / (squared + HALF**2)
+        if self.counts_several:
+            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST))
         parts.append(surprise)
         return torch.cat(parts, 1).float()
 

@@ -22,6 +22,9 @@ F = TypeVar("F", bound="Family")
 FEW = 10.0
 """How many observations a prior that is the marginal of the targets counts for, at most."""
 
+SMALLEST_SHARE = 1e-6
+"""The least noise that a network may claim to leave."""
+
 # Beyond e^±230 observations nothing changes in float64, and squares still fit.
 _LOG_N = 230.0
 
@@ -30,12 +33,9 @@ class Family(ABC):
     """A likelihood with its conjugate prior.
 
     Attributes:
-        far_weight: The weight that a network's evidence keeps some way outside the training data, where its errors have
-            grown but its mean is still better than the prior's.
         suits: Which targets "auto" picks it for.
     """
 
-    far_weight: ClassVar[float] = 0.9
     suits: ClassVar[str] = "targets it was asked for"
 
     @property
@@ -191,6 +191,19 @@ class Family(ABC):
         """
         return self
 
+    def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
+        """Return how much noise a network leaves in held-out targets: 1 if it explains nothing of them.
+
+        It is the geometric mean of the variances that the network predicts, over the variance of the targets.
+
+        Args:
+            chi: What the network says of the rows, (rows, S).
+            y: Their targets.
+            weight: How much each row counts.
+        """
+        variance = self.posterior(self.evidence(chi, 0.0)).likelihood().variance
+        return share_of_variance(variance, y.double(), weight)
+
     def posterior(self, evidence: Evidence) -> "Posterior[Any]":
         """Return the distribution over parameters that the evidence, which includes the prior, amounts to."""
         self._check_size(evidence.chi)
@@ -253,6 +266,20 @@ class Posterior(ABC, Generic[F]):
     def mean_statistics(self) -> Tensor:
         """χ in float64, with all that was carried."""
         return plus(self.chi, self.carry)
+
+
+def share_of_variance(variance: Tensor, y: Tensor, weight: Tensor) -> float:
+    """Return the geometric mean of predicted variances, over the variance of the targets.
+
+    Args:
+        variance: Of each row, and of each coordinate if targets are vectors.
+        y: The targets.
+        weight: How much each row counts.
+    """
+    share = weight / weight.sum()
+    spread = torch.tensordot(share, (y - torch.tensordot(share, y, 1)).square(), 1)
+    ratio = (variance / spread.clamp(min=1e-30)).clamp(SMALLEST_SHARE, 1.0)
+    return float(torch.tensordot(share, ratio.log(), 1).mean().exp())
 
 
 def positive_parameter(name: str, value: float) -> None:

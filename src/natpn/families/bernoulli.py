@@ -9,7 +9,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,15 +17,12 @@ from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence, Pool, anchored_mean, minus
 from natpn.families.base import FEW, Family, Posterior
-from natpn.families.kinds import dirichlet_entropy
+from natpn.families.kinds import dirichlet_entropy, share_of_entropy
 
 
 @dataclass(frozen=True, repr=False)
 class Bernoulli(Family):
     """0 or 1, with a Beta prior."""
-
-    # A sigmoid grows more certain with distance, right or wrong.
-    far_weight: ClassVar[float] = 0.7
 
     @property
     def pool(self) -> Pool:
@@ -55,6 +51,11 @@ class Bernoulli(Family):
         """Return log p(y) from the raw output, where small probabilities keep their digits."""
         sign = 2 * self.support.check(y).to(raw.dtype) - 1
         return torch.nn.functional.logsigmoid(sign * raw.squeeze(-1))
+
+    def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
+        """Return a share of the mean entropy of what is predicted."""
+        p = chi[..., 0]
+        return share_of_entropy(-torch.special.xlogy(p, p) - torch.special.xlogy(1 - p, 1 - p), weight)
 
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)

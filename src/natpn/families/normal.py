@@ -21,7 +21,7 @@ from torch import Tensor
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
-from natpn.families.base import FEW, Family, Posterior
+from natpn.families.base import FEW, Family, Posterior, share_of_variance
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6
@@ -117,6 +117,10 @@ class Normal(Family):
         mean = (weight @ centre) / weight.sum()
         variance = (weight @ (centre - mean).square()) / weight.sum()
         return torch.stack([mean, (variance * (FEW - 2) / (FEW + 1)).clamp(min=_SMALLEST_VARIANCE)]), FEW
+
+    def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
+        """Return the geometric mean of predicted variances, over the variance of the targets."""
+        return share_of_variance(chi[..., 1], self.statistics(y.double())[..., 0], weight)
 
     def _posterior(self, evidence: Evidence) -> "NormalPosterior":
         return NormalPosterior(self, evidence)

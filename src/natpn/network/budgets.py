@@ -16,12 +16,12 @@ that is at a = 1.
 The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance d = (c −
 log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
 
-    log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`),   h = (d + √(d² + 4s²))/2,
+    1/n = (e^−b · (1 + h/o)^k + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)²,   h = (d + √(d² + 4s²))/2,
 
 where s = 0.05 rounds the corner at d = 0: rows that are denser than the median still differ. log p falls with the
-square of a distance in the latent space, and errors grow with a power of it: so does 1/n. A slope in log p itself
-would be a switch, since log p falls by hundreds within a step. The last term is next to nothing near the data; far
-away it takes the posterior back to its prior however gentle k is.
+square of a distance in the latent space, and so grow the squared errors of a network: hence k = 1, and 1/n grows with
+d itself from the onset o on. A slope of log n in log p would be a switch, since log p falls by hundreds within a step.
+With a the logarithm of what the prior counts for, it outweighs the evidence from d = `OUTSIDE` on, whatever b is.
 
 All are increasing in p(z): they rank inputs as the density does, and far from the training data n falls to 0. log n is
 not cut here, so that it ranks; the posterior counts at most e^`LARGEST` observations.
@@ -40,7 +40,8 @@ from natpn.choices import check_choice
 CORNER = 0.05
 FAR = 100.0
 LARGEST = 60.0
-ONSET = 0.2
+ONSET = 0.02
+OUTSIDE = 40.0
 SMALLEST_SLOPE = 1e-3
 
 
@@ -116,7 +117,9 @@ class LearnedBudget(Budget):
 
 
 class GradualBudget(Budget):
-    """log n = b − k · log(1 + h/`ONSET`) − 2 · log(1 + h/`FAR`), see above.
+    """1/n = (e^−b · (1 + h/o)^k + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
+
+    k is 1 and o is `ONSET`, but for models of earlier versions, which are read as they were.
 
     Args:
         dim: How many features the density is over; c and u start as they are for standard normal ones.
@@ -126,22 +129,26 @@ class GradualBudget(Budget):
     unit: Tensor
     level: Tensor
     power: Tensor
+    onset: Tensor
+    prior: Tensor
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.register_buffer("centre", torch.tensor(-dim / 2 * math.log(2 * math.pi * math.e)))
         self.register_buffer("unit", torch.tensor(2.33 * math.sqrt(dim / 2)))
         self.register_buffer("level", torch.tensor(7.0))
-        self.register_buffer("power", torch.tensor(2.0))
+        self.register_buffer("power", torch.tensor(1.0))
+        self.register_buffer("onset", torch.tensor(ONSET))
+        self.register_buffer("prior", torch.tensor(0.0))
 
-    def set(self, centre: float, unit: float, level: float, power: float) -> None:
-        """Set c, u, b and k."""
-        if not (unit > 0 and power > 0):
-            raise ValueError(f"unit and power: expected positive numbers, got {unit} and {power}")
+    def set(self, centre: float, unit: float, level: float, prior: float) -> None:
+        """Set c, u, b and a."""
+        if not unit > 0:
+            raise ValueError(f"unit: expected a positive number, got {unit}")
         self.centre.fill_(centre)
         self.unit.fill_(unit)
         self.level.fill_(level)
-        self.power.fill_(power)
+        self.prior.fill_(prior)
 
     def distance(self, log_density: Tensor) -> Tensor:
         """Return d: 0 at the median of held-out rows, 1 at their first percentile."""
@@ -150,7 +157,11 @@ class GradualBudget(Budget):
     def forward(self, log_density: Tensor) -> Tensor:
         """Return log n."""
         beyond = _beyond(self.distance(log_density))
-        return self.level - self.power * torch.log1p(beyond / ONSET) - 2 * torch.log1p(beyond / FAR)
+        near = self.power * torch.log1p(beyond / self.onset) - self.level
+        far = 3 * (beyond / OUTSIDE).log() - self.prior
+        larger = torch.maximum(near, far)  # the sum of both, as a logarithm
+        both = larger + torch.log1p((torch.minimum(near, far) - larger.clamp(max=1e30)).exp())
+        return -both - 2 * torch.log1p(beyond / FAR)
 
 
 def _beyond(distance: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from natpn.encoders import TabularEncoder
 from natpn.encoders.base import LIMIT, Activation, Dropout, SmoothActivation
 from natpn.encoders.piecewise import NumbersAndPieces
 from natpn.evidence import Evidence
-from natpn.network.budgets import CORNER, FAR, ONSET, GradualBudget
+from natpn.network.budgets import CORNER, FAR, OUTSIDE, GradualBudget
 from natpn.network.bypass import PrincipalComponents
 from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
@@ -179,14 +179,16 @@ def _encoding(encoder: TabularEncoder) -> Callable[[Floats], Floats] | None:
 
 
 def _gradual(budget: GradualBudget) -> Callable[[Floats], Floats]:
-    centre, unit, level, power = (float(t) for t in (budget.centre, budget.unit, budget.level, budget.power))
+    centre, unit, level = float(budget.centre), float(budget.unit), float(budget.level)
+    power, onset, prior = float(budget.power), float(budget.onset), float(budget.prior)
 
     def log_n(log_density: Floats) -> Floats:
         distance = (centre - log_density) / unit
         size = np.abs(distance)
         apart = size + np.maximum(np.sqrt(np.square(np.minimum(size, 1e6)) + (2 * CORNER) ** 2), size)
         beyond = np.where(distance > 0, apart / 2, 2 * CORNER**2 / apart)
-        value: Floats = level - power * np.log1p(beyond / ONSET) - 2 * np.log1p(beyond / FAR)
+        both = np.logaddexp(power * np.log1p(beyond / onset) - level, 3 * np.log(beyond / OUTSIDE) - prior)
+        value: Floats = -both - 2 * np.log1p(beyond / FAR)
         return value
 
     return log_n

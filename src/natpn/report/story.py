@@ -112,7 +112,7 @@ def model(fitted: Any, facts: Facts) -> list[str]:
     what = TARGETS.get(name, repr(fitted.family_))
     if facts.classes is not None:
         what = f"one of {len(facts.classes):,} labels"
-    members = int(fitted.ensemble_size)
+    members = fitted.n_networks_
     kind = "Natural Posterior Network" if members == 1 else f"team of {members} Natural Posterior Networks"
     said = [
         f"This is a {kind}. It was trained on {rows(fitted.n_rows_)} ({inputs}) and predicts {what}. With every answer "

@@ -66,7 +66,7 @@ class Predictor:
                 "rows": model.n_rows_,
                 "calibration_rows": len(model.calibration_.log_evidence),
                 "conformal": model.calibration_.scores is not None,
-                "ensemble_size": int(model.ensemble_size),
+                "ensemble_size": model.n_networks_,
                 "epochs": len(model.history_),
                 "phases": list(last.values()),
             },

@@ -2,12 +2,12 @@
 
 A number that lies e times its column's training range beyond that range is a rare event of the log-probability
 
-    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼)
+    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼) · max(e, 1)
 
-which is next to nothing just outside, as the next few rows of any column may be. From one range on it is almost a
+which is next to nothing just outside, as the next few rows of any column may be. One range beyond it is almost a
 third of what an event is worth that training never had (see `natpn.tabular.base`): such a number is strange, but it
-still says on which side of the others it is. Of several such columns in a row the farthest counts: columns that move
-together would count one event many times.
+still says on which side of the others it is. The farther it is, the less does that help. Of several such columns in a
+row the farthest counts: columns that move together would count one event many times.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from natpn.tabular.base import Column
 from natpn.tabular.number import NumberColumn
 
 SHARE = 1 / 3
+_MOST = 1e6
 HALF = 0.5  # ranges beyond at which an event is half as rare, in logarithms
 
 
@@ -27,9 +28,11 @@ class Ranges:
 
     Args:
         columns: All columns of a table.
+        grows: Whether numbers more than one range beyond count for more; not so in models of earlier versions.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], grows: bool = True) -> None:
+        self.most = _MOST if grows else 1.0
         self.places: list[int] = []
         place = 0
         bounds: list[tuple[float, float]] = []
@@ -51,6 +54,8 @@ class Ranges:
         if not ((values < self.low) | (values > self.high)).any():
             return None
         apart = np.maximum(values - self.high, self.low - values) / self.width
-        squared = np.square(np.maximum(apart.max(axis=1), 0.0))
-        result: NDArray[np.float64] = self.log_event * squared / (squared + HALF**2)
+        farthest = np.clip(apart.max(axis=1), 0.0, _MOST)
+        squared = np.square(farthest)
+        growth = np.clip(farthest, 1.0, self.most)
+        result: NDArray[np.float64] = self.log_event * growth * squared / (squared + HALF**2)
         return result

@@ -18,9 +18,11 @@ from natpn.tabular.frames import Table, read_table
 from natpn.tabular.matching import match_columns
 from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import NumberBlock, NumberColumn
+from natpn.tabular.strange import together
 from natpn.tabular.weights import read_weights
 
-VERSION = 2  # from 2 on, numbers beyond their range are events
+# From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
+VERSION = 3
 KINDS: dict[str, type[Column]] = {
     kind.kind: kind for kind in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn, EmptyColumn)
 }
@@ -32,7 +34,8 @@ class TableTransform:
     All columns but the last are standardised, and 0 stands for what an average row has. Constant columns and those
     without any value have no part in the result, except that the surprise watches them. The surprise of a row is the
     log-probability, by the rule of succession, of what training never had: a first missing value, an unseen category,
-    another value in a constant column. It is 0 for rows without such an event.
+    another value in a constant column, or a number beyond its range. It is 0 for rows without such an event, and grows
+    out of proportion with the share of columns that are strange.
 
     Tables are numpy arrays, data frames of pandas, polars, pyarrow and whatever else narwhals knows, or lists of rows.
 
@@ -48,7 +51,7 @@ class TableTransform:
         ['number', 'category']
         >>> print(transform.transform([[3.0, "red"], [3.0, "green"]]).round(2))
         [[ 0.    1.    0.  ]
-         [ 0.   -1.   -1.79]]
+         [ 0.   -1.   -3.58]]
     """
 
     columns: list[Column]
@@ -97,7 +100,7 @@ class TableTransform:
         self._n_flags = sum(column.n_flags for column in columns)
         # Without any output, one column of zeros: what follows needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
-        self.ranges = Ranges(columns) if version > 1 else None
+        self.ranges = Ranges(columns, grows=version > 2) if version > 1 else None
         # Numbers side by side are encoded as one: many columns take many calls else.
         self._encoders: list[NumberBlock | Column] = []
         for _, run in groupby(columns, lambda column: isinstance(column, NumberColumn)):
@@ -144,9 +147,11 @@ class TableTransform:
         else:
             surprise = self._encode(table, order, result)
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
-        for part in (surprise, beyond):
-            if part is not None:
-                result[:, -1] += part
+        parts = [part for part in (surprise, beyond) if part is not None]
+        if parts:
+            total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+            several = self.version > 2 and total.any()
+            result[:, -1] = together(total, self.columns[0].log_never, len(self.columns)) if several else total
         return result
 
     def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -7,19 +7,15 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    likelihood with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and
    its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
    from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
-2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median,
-   but no less than 3√H of the density's H dimensions. Latents of a few simple columns fill a thin sheet, on which all
+2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median
+   (of fewer than 300 rows the third-lowest), but no less than 3√H of the density's H dimensions. Latents of a few simple columns fill a thin sheet, on which all
    rows are about as dense; a step off it would count as far.
    An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
    more than for a density that is as rare: it takes all away that a column had to say.
-3. `set_budget`, level and steepness. At the distance D = max(`FAR_DISTANCE`, 1.5 times the farthest held-out rows)
-   the data are to keep the weight that the family states (`Family.far_weight`); the level at the median is the least
-   that scores within `tolerance` of the best, and the steepness follows from the two. So the prior has as much of a
-   say as ordinary rows allow, and takes over at the same pace whether a model is precise or not.
-
-The score of a row is the log of the predictive, and for the Normal minus the CRPS, since there the likelihood would use
-the prior's width to mend the noise. The `TRIMMED` share of rows with the lowest density, at least one, has no say in 3:
-a few strays would keep every level high.
+3. `set_budget`, the level: at the distance h the prior counts as much as ρ · (`LEAST` + h/2) times the evidence, where
+   ρ is the noise that is left (`Family.noise_share`) but at most `MOST`. The errors of a network grow with the distance
+   in units of its own noise, so a precise network returns to its prior later: what the prior adds to its variance there
+   is about h/2 times the noise. Far outside the noise says nothing any more, and the prior outweighs every network.
 """
 
 import math
@@ -34,19 +30,15 @@ from torch import Tensor
 
 from natpn.densities import Surprise
 from natpn.families import Bernoulli, DirichletFamily, Normal
-from natpn.families.normal import NormalPosterior
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
-from natpn.network.budgets import FAR, ONSET
 from natpn.training.latents import Latents
 
-EVENT = 3.0
-FAR_DISTANCE = 4.0
+EVENT = 2.0
 THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
-BEYOND = 1.5
-LEAST = 4.0  # the least level, above the prior's: ordinary rows keep a weight of 98 %
-TOP = 20.0
-TRIMMED = 0.002
+LEAST = 0.01  # and with the onset of the budget, 0.02, half of ρ is added for each unit of distance
+MOST = 0.1
 _RARE = 0.01
+_LOWEST = 3  # of few rows the lowest is anywhere
 _FOLDS = 10
 _DEGREES = 4.0
 _RIDGE = 10.0
@@ -134,64 +126,28 @@ def _minimiser(
 
 
 @torch.no_grad()
-def set_budget(network: NaturalPosteriorNetwork, held_out: Latents, tolerance: float) -> None:
+def set_budget(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
     """Set a gradual budget, and the weight of surprise; other budgets are left as they are.
 
     Args:
         network: The network.
         held_out: What it says about held-out rows.
-        tolerance: Which share of the best score the evidence may cost.
     """
     budget = network.budget
     if not isinstance(budget, GradualBudget):
         return
     density, features = network.density, held_out.features
     without = density.density(features[..., :-1]) if isinstance(density, Surprise) else density(features)
-    middle, low = (float(without.double().quantile(q)) for q in (0.5, _RARE))
+    rare = min(max(_RARE, _LOWEST / len(without)), 0.5)
+    middle, low = (float(without.double().quantile(q)) for q in (0.5, rare))
     unit = max(middle - low, THINNEST * math.sqrt(density.n_continuous))
     if isinstance(density, Surprise):
         density.weight.fill_(EVENT * unit / -math.log(_RARE))
-    budget.set(middle, unit, 0.0, 1.0)
-    distance = budget.distance(density(features)).double()
-    strays = min(math.ceil(TRIMMED * len(distance)), len(distance) - 1)
-    kept = distance.argsort(descending=True)[strays:]
-    beyond = max(FAR_DISTANCE, BEYOND * float(distance[kept[0]]))
-    weight = held_out.weight[kept].double() / held_out.weight[kept].double().sum()
-    log_density = density(features[kept]).double()
-    score = _scorer(network, network.family.link(network.decoder(held_out.latent[kept])), held_out.y[kept])
-
+    chi = network.family.link(network.decoder(held_out.latent))
+    share = network.family.noise_share(chi.double(), held_out.y, held_out.weight.double())
+    say = LEAST * share * MOST / (share + MOST)
     prior = float(network.prior_log_n)
-    far = prior + math.log(network.family.far_weight / (1 - network.family.far_weight))
-
-    def power(level: float) -> float:
-        return max((level - far - 2 * math.log1p(beyond / FAR)) / math.log1p(beyond / ONSET), 0.1)
-
-    def mean(level: float) -> float:
-        budget.set(middle, unit, level, power(level))
-        return float(weight @ score(budget(log_density)))
-
-    levels = np.arange(prior + LEAST, max(prior + LEAST, TOP) + 0.01, 0.5)
-    scores = np.array([mean(level) for level in levels])
-    nothing = float(weight @ score(torch.full_like(log_density, -50.0)))
-    best = float(scores.max())
-    enough = best - tolerance * min(abs(best), max(best - nothing, 0.0))
-    level = float(levels[np.argmax(scores >= enough)])
-    budget.set(middle, unit, level, power(level))
-
-
-def _scorer(network: NaturalPosteriorNetwork, chi: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return log n → the score of each row."""
-
-    def score(log_n: Tensor) -> Tensor:
-        posterior = network.predict(network.family.evidence(chi.double(), log_n)).posterior
-        if isinstance(posterior, NormalPosterior):
-            target = network.family.statistics(y.double())[..., 0]
-            scale = (posterior.variance * (1 + 1 / posterior.n)).sqrt()
-            return -_crps(target - posterior.mean, scale)
-        result: Tensor = posterior.predictive().log_prob(y)
-        return result.double()
-
-    return score
+    budget.set(middle, unit, prior - math.log(say), prior)
 
 
 def _crps(error: Tensor, scale: Tensor) -> Tensor:
