@@ -8,8 +8,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
    from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
 2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median
-   (of fewer than 300 rows the third-lowest), but no less than 3√H of the density's H dimensions. Latents of a few simple columns fill a thin sheet, on which all
-   rows are about as dense; a step off it would count as far.
+   (of fewer than 300 rows the third-lowest), but no less than 3√H of the density's H dimensions. Latents of a few
+   simple columns fill a thin sheet, on which all rows are about as dense; a step off it would count as far.
    An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
    more than for a density that is as rare: it takes all away that a column had to say.
 3. `set_budget`, the level: at the distance h the prior counts as much as ρ · (`LEAST` + h/2) times the evidence, where
