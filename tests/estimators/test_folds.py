@@ -116,3 +116,11 @@ def test_false_alarms_and_coverage_hold_on_new_rows(size):
         covered.append(np.mean((low <= truth) & (truth <= high)))
     assert np.mean(alarms) == pytest.approx(0.05, abs=0.02)
     assert np.mean(covered) == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_four_rows_are_enough_whichever_fold_they_fall_into(seed):
+    X = np.repeat([[1.0, 3], [2, 1], [3, 3], [4, 1]], 4, axis=0)
+    model = clone(CLASSIFIER).set_params(random_state=seed, max_epochs=1).fit(X, np.repeat([1, 2, 1, 2], 4))
+    assert all(map(len, model.folds_))
+    assert np.isfinite(model.predict_proba(X)).all()

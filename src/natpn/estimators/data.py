@@ -147,8 +147,9 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.folds_ = []
         if X_val is None and y_val is None:
             calibrate = self.calibrate is not None
-            if 1 < self._n_folds <= len(groups) / 2:
-                split = fold_rows(groups, self._n_folds, self.validation_fraction, calibrate, seed)
+            folded = fold_rows(groups, self._n_folds, self.validation_fraction, calibrate, seed)
+            if folded is not None:
+                split = folded
                 self.folds_ = [index[split.train[split.folds == i]] for i in range(self._n_folds)]
                 self.held_out_ = np.sort(np.concatenate([index[split.calibration], *self.folds_]))
             else:

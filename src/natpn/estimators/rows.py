@@ -106,12 +106,14 @@ def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed
     return halves(train, held_out, rank, calibrate)
 
 
-def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split:
+def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split | None:
     """Let each of several networks hold out a share of every group, no two the same rows.
 
     The share is `fraction`, or less if there are so many networks that all rows are held out. If calibration is asked
-    for, half of `fraction` is held out by all networks and the rest is divided.
+    for, half of `fraction` is held out by all networks and the rest is divided. None if rows are too few for that.
     """
+    if not 1 < n_folds <= len(groups) / 2:
+        return None
     generator = np.random.default_rng(seed)
     _, share = _places(groups, generator)
     aside = fraction / 2 if calibrate else 0.0
@@ -121,6 +123,8 @@ def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrat
     n_shares = max(n_folds, round(1 / fraction))
     place = ((share[train] - aside) / (1 - aside) + turn) % 1
     folds = np.minimum((place * n_shares).astype(np.int64), n_shares - 1)
+    if len(np.unique(folds[folds < n_folds])) < n_folds:
+        return None
     return Split(train, train[:0], calibration, np.where(folds < n_folds, folds, -1))
 
 
