@@ -124,3 +124,11 @@ def test_four_rows_are_enough_whichever_fold_they_fall_into(seed):
     model = clone(CLASSIFIER).set_params(random_state=seed, max_epochs=1).fit(X, np.repeat([1, 2, 1, 2], 4))
     assert all(map(len, model.folds_))
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_single_networks_raise_hardly_more_alarms_than_all_of_them():
+    """By the evidence of all networks together, a third of all rows would be alarms."""
+    fresh = numbers(4000, 1)[0]
+    model = NatPNRegressor(max_epochs=20, random_state=0).fit(*numbers(400))
+    for i in range(model.n_networks_):
+        assert 0.01 < np.mean(model.member(i).predict_dist(fresh).novelty_p < 0.05) < 0.12

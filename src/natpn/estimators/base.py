@@ -7,6 +7,7 @@ training (`natpn.training`), and the calibration on held-out rows (`conformal`).
 import copy
 from abc import abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Literal, Self, cast
@@ -119,6 +120,7 @@ class NatPNEstimator(DataEstimator):
         self._set_fitted_family(self.network_.family)
         self._finish()
         if isinstance(data.validation, Tensor) and not self.calibrate:
+            self.calibration_ = Calibration(np.zeros(0))
             parts = [self._log_evidence(i, data.train[0]) for i in range(self._n_folds)]
             self.calibration_ = Calibration.of_folds(np.stack(parts), data.validation.numpy())
         else:
@@ -230,12 +232,17 @@ class NatPNEstimator(DataEstimator):
         return torch.cat([member._answer(part)[1] for part in rows.split(_CHUNK)]).double().cpu().numpy()
 
     def member(self, i: int) -> Self:
-        """Return a model with one network of an ensemble; its `novelty_p` is still of the ensemble's rows."""
+        """Return a model with one network of an ensemble.
+
+        Its `novelty_p` is by the ensemble's rows, of whose evidence each network has the same share.
+        """
         check_is_fitted(self, "network_")
         if not isinstance(self.network_, NaturalPosteriorEnsemble) or not 0 <= i < len(self.network_.members):
             raise ValueError(f"i: expected the number of a network from 0 to {self.n_networks_ - 1}, got {i!r}")
         single = copy.copy(self)
         single.ensemble_size = single.n_networks_ = 1
+        share = self.calibration_.log_evidence - np.log(self.n_networks_)
+        single.calibration_ = replace(self.calibration_, log_evidence=share)
         single.network_ = cast(NaturalPosteriorNetwork, self.network_.members[i])
         single._finish()
         return single
