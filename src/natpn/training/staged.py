@@ -32,7 +32,7 @@ from natpn.training.session import Session
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
 _COSTLY_STEPS = 600
-_ROWS, _GROWTH = 2400, 0.4  # with so many rows those steps are taken, and 0.4 times as many with a tenth of them
+_ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half as many with a tenth of them
 _EVALUATIONS = 30
 
 
@@ -42,7 +42,7 @@ class Staged:
 
     Attributes:
         max_epochs: Epochs of the first stage, by default from 15 to 300. With 2,400 rows of a table they make 1500
-            steps, 1000 if several networks are trained at once, and with ten times as many rows 2.5 times as many;
+            steps, 1000 if several networks are trained at once, and with ten times as many rows twice as many;
             other encoders take 600 steps, and at least 20 epochs.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once.
