@@ -41,7 +41,7 @@ class Staged:
     """Settings of the staged scheme.
 
     Attributes:
-        max_epochs: Epochs of the first stage, by default from 15 to 300. With 2,400 rows of a table they make 1500
+        max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
             steps, 1000 if several networks are trained at once, and with ten times as many rows twice as many;
             other encoders take 600 steps, and at least 20 epochs.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
@@ -93,7 +93,7 @@ class Staged:
             wanted, rate = _SHARED_STEPS, _SHARED_RATE
         if tabular:
             wanted = round(wanted * (rows / _ROWS) ** _GROWTH)
-        epochs = self.max_epochs or min(max(wanted // steps, 15 if tabular else 20), 300)
+        epochs = self.max_epochs or min(max(wanted // steps, 10 if tabular else 20), 300)
         return Descent(
             epochs,
             size,
