@@ -129,6 +129,16 @@ def test_evidence_costs_ordinary_rows_next_to_nothing():
     assert scores[0] < 1.01 * scores[1]
 
 
+def test_the_lowest_of_few_rows_does_not_set_the_unit():
+    units = []
+    for strays in (0, 1):
+        network = make()
+        data = held_out(network, 40)
+        data.features[:strays] += 12.0
+        units.append(float(aligned(network, data).budget.unit))
+    assert units[1] < 1.5 * units[0]
+
+
 def test_other_budgets_are_left_alone():
     network = make(budget="exp")
     set_budget(network, held_out(network))

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from natpn import encoders, families
 from natpn.densities import DENSITIES
-from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
+from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
 from natpn.training import Paper, Staged, TrainingError, fit
 from natpn.training.descent import Descent, descend, evaluate
 from natpn.training.losses import BayesianLoss, PlainLoss, start_at_marginal
@@ -98,6 +98,19 @@ def test_the_best_state_is_restored():
     trainee = PlainLoss(model, start)
     found = evaluate(trainee, session.validation.prepared(trainee.prepare), session)[0]
     assert_close(float(found), min(losses), rtol=1e-5, atol=0)
+
+
+def test_several_networks_and_few_rows_take_fewer_steps():
+    family = families.get("normal")
+    steps = {}
+    for rows, size in ((2400, 1), (2400, 2), (240, 2)):
+        x = torch.zeros(rows, 3)
+        members = [default_network(3, family, rows) for _ in range(size)]
+        session = _session(members[0], (x, x[:, 0]), (x[:9], x[:9, 0]))
+        descent = Staged()._descent(session, members)
+        steps[rows, size] = descent.epochs * session.train.steps(descent.batch_size)
+        assert descent.learning_rate == (3e-3 if size == 1 else 5e-3)
+    assert list(steps.values()) == pytest.approx([1500, 1000, 500], rel=0.05)
 
 
 def _session(model, train, held_out, **options):

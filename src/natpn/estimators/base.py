@@ -36,7 +36,7 @@ from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
 
 _CHUNK = 4096
 _NOVEL = 0.05
-_NETWORKS = 2  # for tables: as long to train as one with half as many steps again, and more accurate
+_NETWORKS = 2  # for tables: more accurate than one, in 1.3 times the time at 3,000 rows
 
 
 class NatPNEstimator(DataEstimator):
@@ -143,7 +143,8 @@ class NatPNEstimator(DataEstimator):
             if (value is None and name in ("max_epochs", "batch_size")) or (name, value) == ("ensemble_size", "auto"):
                 continue
             if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
-                raise ValueError(f"{name}: expected a whole number of at least {low}, got {value!r}")
+                words = ' or "auto"' if name == "ensemble_size" else ""
+                raise ValueError(f"{name}: expected a whole number of at least {low}{words}, got {value!r}")
         fraction = self.validation_fraction
         if not isinstance(fraction, Real) or not 0 < fraction < 1:
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {fraction!r}")

@@ -26,7 +26,7 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
         scheme: "staged", or "paper" for the network and the training of the paper; or a `natpn.training.Staged` or
             `Paper` with settings of its own.
         ensemble_size: How many networks; their evidence is added. "auto" is two for tables by the default scheme, which
-            are more accurate than one in about the same time, and one for anything else.
+            are more accurate than one and take longer, and one for anything else.
         max_epochs: Epochs of the main phase; by default by the number of rows.
         batch_size: Rows a step; by default by the number of rows.
         learning_rate: The learning rate, or its peak.
