@@ -247,7 +247,7 @@ def test_nothing_else_is_replaced(saved, tmp_path, what):
     assert (place if what == "a file" else place / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("schema", ["schema_1", "schema_2"])
+@pytest.mark.parametrize("schema", ["schema_1", "schema_2", "schema_3"])
 @pytest.mark.parametrize("again", [False, True])
 def test_the_model_of_an_earlier_version_is_read(schema, again, tmp_path):
     """Models in `tests/estimators/data` were written by earlier versions; they answer as they did, also saved again."""

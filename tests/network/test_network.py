@@ -170,17 +170,19 @@ def test_a_learned_budget_can_be_set(slope, level):
     assert budget(torch.tensor(-1e9)) < -1e5
 
 
-@pytest.mark.parametrize(("power", "onset"), [(1.0, 0.02), (2.0, 0.2)])
-def test_a_gradual_budget_falls_as_a_power_of_the_distance(power, onset):
+@pytest.mark.parametrize(("power", "onset", "rise"), [(1.0, 0.02, 0.0), (1.0, 0.02, 3000.0), (2.0, 0.2, 0.0)])
+def test_a_gradual_budget_falls_as_a_power_of_the_distance(power, onset, rise):
     budget = budgets.get("gradual", 4).double()
     budget.set(centre=-10.0, unit=5.0, level=8.0, prior=2.0)
     assert (float(budget.power), float(budget.onset)) == pytest.approx((1.0, 0.02))
     budget.power.fill_(power)
     budget.onset.fill_(onset)
+    budget.rise.fill_(rise)
     distance = torch.tensor([-2.0, 0.0, 1.0, 4.0, 1e3], dtype=torch.float64)
     assert_close(budget.distance(-10 - 5 * distance), distance)
     h = (distance + torch.sqrt(distance**2 + 4 * 0.05**2)) / 2
-    inverse = (math.exp(-8) * (1 + h / onset) ** power + math.exp(-2) * (h / 40) ** 3) * (1 + h / 100) ** 2
+    near = (1 + h / onset) ** power + rise * h**4 / (h**4 + 1)
+    inverse = (math.exp(-8) * near + math.exp(-2) * (h / 40) ** 3) * (1 + h / 100) ** 2
     assert_close(budget(-10 - 5 * distance), -inverse.log())
     nearer, farther = budget(torch.tensor([-1e8, -1e9], dtype=torch.float64))
     assert abs(float(nearer - farther) - 5 * math.log(10)) < 1e-3

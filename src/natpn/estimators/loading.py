@@ -85,9 +85,14 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
 def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Say in today's terms what a model of an earlier schema meant.
 
-    Before schema 3 the default encoder for tables had LeakyReLU, and the onset of the evidence's fall was 0.2; before
-    schema 2 evidence fell by a slope, the prior was the paper's, and events counted once.
+    Before schema 4 no groups were left out; before schema 3 the default encoder for tables had LeakyReLU, and the onset
+    of the evidence's fall was 0.2; before schema 2 evidence fell by a slope, the prior was the paper's, and events
+    counted once.
     """
+    for name in [name for name in tensors if name.endswith("budget.power")]:
+        tensors[name.removesuffix("power") + "rise"] = torch.tensor(0.0)
+    if config["schema"] > 2:
+        return
     config["activation"] = "leaky_relu"
     config["n_networks"] = config["parameters"]["ensemble_size"]
     for name in [name for name in tensors if name.endswith("budget.power")]:

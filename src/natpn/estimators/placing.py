@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from natpn.outputs import HIDDEN, Kind, check_apart, check_writable, directory, replacing, sweep
 
-SCHEMA = 3
+SCHEMA = 4
 CONFIG, TENSORS = "config.json", "model.safetensors"
 _DEEPEST = 20  # lists and objects inside each other
 _NOTES = "table.json"  # where the command line of natpn 0.1.0 kept what is now under "table" in config.json

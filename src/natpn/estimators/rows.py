@@ -20,6 +20,7 @@ Indices = NDArray[np.intp]
 # Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if
 # one of them is such a share of all rows and occurs so often.
 _AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
+_ENOUGH = 300  # held-out rows of each network: what more would tell is less than what training on them does
 _NOTICED = 1e-6  # share of the weight that float32 still tells from none
 
 
@@ -109,8 +110,9 @@ def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed
 def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split | None:
     """Let each of several networks hold out a share of every group, no two the same rows.
 
-    The share is `fraction`, or less if there are so many networks that all rows are held out. If calibration is asked
-    for, half of `fraction` is held out by all networks and the rest is divided. None if rows are too few for that.
+    The share is `fraction`, or less, down to half of it, if that is more than 300 rows, or if there are so many
+    networks that all rows are held out. If calibration is asked for, half of `fraction` is held out by all networks and
+    the rest is divided. None if rows are too few for that.
     """
     if not 1 < n_folds <= len(groups) / 2:
         return None
@@ -120,7 +122,8 @@ def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrat
     calibration, train = np.flatnonzero(share < aside), np.flatnonzero(share >= aside)
     # Groups start at different folds, or all that have one row would be in the same.
     turn = generator.random(groups.max() + 1)[groups[train]]
-    n_shares = max(n_folds, round(1 / fraction))
+    share_held_out = min(fraction, max(fraction / 2, _ENOUGH / len(train)))
+    n_shares = max(n_folds, round(1 / share_held_out))
     place = ((share[train] - aside) / (1 - aside) + turn) % 1
     folds = np.minimum((place * n_shares).astype(np.int64), n_shares - 1)
     if len(np.unique(folds[folds < n_folds])) < n_folds:

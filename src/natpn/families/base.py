@@ -248,6 +248,14 @@ class Posterior(ABC, Generic[F]):
         """Return the entropy over the parameters, in the coordinates that the family names."""
         return narrow(self._entropy(), self.dtype)
 
+    def loss(self, y: Tensor, weight: Tensor) -> float:
+        """Return how badly targets are predicted, in units of which 0.01 is about one per cent.
+
+        By default it is the weighted mean of −log p.
+        """
+        surprise = -self.predictive().log_prob(y).double()
+        return float(weight.double() @ surprise / weight.double().sum())
+
     @abstractmethod
     def predictive(self) -> Distribution:
         """Return the distribution of a new target, with the uncertainty about the parameters."""

@@ -10,6 +10,7 @@
   H(a) − 5/2 φ(a) + 3/2 log v − log a − ½ log n + ½ log 2πe.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,6 +29,14 @@ _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
 _MEAN_WEIGHT = 3.0
 _LARGEST_LOG_VARIANCE = 27.6
+
+
+def normal_crps(error: Tensor, scale: Tensor) -> Tensor:
+    """Return the continuous ranked probability score of Normal predictions."""
+    u = error / scale
+    density = torch.exp(-0.5 * u.square()) / math.sqrt(2 * math.pi)
+    result: Tensor = scale * (u * (2 * torch.special.ndtr(u) - 1) + 2 * density - 1 / math.sqrt(math.pi))
+    return result
 
 
 def pool_mean_and_variance(
@@ -148,6 +157,15 @@ class NormalPosterior(Posterior[Normal]):
         """Return Student's t with n degrees of freedom."""
         scale = (self.variance * (1 + 1 / self.n)).sqrt()
         return StudentT(self.mean, scale, self.n, self.mean_carry, self.dtype)
+
+    def loss(self, y: Tensor, weight: Tensor) -> float:
+        """Return the logarithm of the mean CRPS, as if the predictive were Normal: by −log p single rows would decide.
+
+        Of a log-normal it is that of the logarithm.
+        """
+        scale = (self.variance * (1 + 1 / self.n)).sqrt().double()
+        error = self.family.statistics(y.double())[..., 0] - self.mean.double()
+        return float(torch.log(weight.double() @ normal_crps(error, scale) / weight.double().sum()))
 
     def likelihood(self) -> StudentT:
         """Return the Normal with mean m and variance v."""

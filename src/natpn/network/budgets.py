@@ -16,12 +16,15 @@ that is at a = 1.
 The default, `gradual`, lets the evidence fall as a power of the distance from the data. With the distance d = (c −
 log p(z))/u, where c is the median of log p over held-out rows and u how far below it their first percentile is,
 
-    1/n = (e^−b · (1 + h/o)^k + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)²,   h = (d + √(d² + 4s²))/2,
+    1/n = (e^−b · ((1 + h/o)^k + r · h⁴/(h⁴ + 1)) + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)²,
+    h = (d + √(d² + 4s²))/2,
 
 where s = 0.05 rounds the corner at d = 0: rows that are denser than the median still differ. log p falls with the
 square of a distance in the latent space, and so grow the squared errors of a network: hence k = 1, and 1/n grows with
 d itself from the onset o on. A slope of log n in log p would be a switch, since log p falls by hundreds within a step.
-With a the logarithm of what the prior counts for, it outweighs the evidence from d = `OUTSIDE` on, whatever b is.
+Where groups of rows that were left out had larger errors than that, r says so: it tells rows outside from those inside,
+and stops growing there. With a the logarithm of what the prior counts for, it outweighs the evidence from
+d = `OUTSIDE` on, whatever the rest is.
 
 All are increasing in p(z): they rank inputs as the density does, and far from the training data n falls to 0. log n is
 not cut here, so that it ranks; the posterior counts at most e^`LARGEST` observations.
@@ -117,9 +120,9 @@ class LearnedBudget(Budget):
 
 
 class GradualBudget(Budget):
-    """1/n = (e^−b · (1 + h/o)^k + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
+    """1/n = (e^−b · ((1 + h/o)^k + r · h⁴/(h⁴ + 1)) + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
 
-    k is 1 and o is `ONSET`, but for models of earlier versions, which are read as they were.
+    k is 1, but for models of earlier versions, which are read as they were.
 
     Args:
         dim: How many features the density is over; c and u start as they are for standard normal ones.
@@ -130,6 +133,7 @@ class GradualBudget(Budget):
     level: Tensor
     power: Tensor
     onset: Tensor
+    rise: Tensor
     prior: Tensor
 
     def __init__(self, dim: int) -> None:
@@ -139,6 +143,7 @@ class GradualBudget(Budget):
         self.register_buffer("level", torch.tensor(7.0))
         self.register_buffer("power", torch.tensor(1.0))
         self.register_buffer("onset", torch.tensor(ONSET))
+        self.register_buffer("rise", torch.tensor(0.0))
         self.register_buffer("prior", torch.tensor(0.0))
 
     def set(self, centre: float, unit: float, level: float, prior: float) -> None:
@@ -157,7 +162,9 @@ class GradualBudget(Budget):
     def forward(self, log_density: Tensor) -> Tensor:
         """Return log n."""
         beyond = _beyond(self.distance(log_density))
-        near = self.power * torch.log1p(beyond / self.onset) - self.level
+        outside = 1 / (1 + beyond.clamp(min=1e-6).pow(-4))
+        slow = self.power * torch.log1p(beyond / self.onset)
+        near = slow + torch.log1p(self.rise * outside * (-slow).exp()) - self.level
         far = 3 * (beyond / OUTSIDE).log() - self.prior
         larger = torch.maximum(near, far)  # the sum of both, as a logarithm
         both = larger + torch.log1p((torch.minimum(near, far) - larger.clamp(max=1e30)).exp())

@@ -180,14 +180,17 @@ def _encoding(encoder: TabularEncoder) -> Callable[[Floats], Floats] | None:
 
 def _gradual(budget: GradualBudget) -> Callable[[Floats], Floats]:
     centre, unit, level = float(budget.centre), float(budget.unit), float(budget.level)
-    power, onset, prior = float(budget.power), float(budget.onset), float(budget.prior)
+    power, onset, rise, prior = (float(t) for t in (budget.power, budget.onset, budget.rise, budget.prior))
 
     def log_n(log_density: Floats) -> Floats:
         distance = (centre - log_density) / unit
         size = np.abs(distance)
         apart = size + np.maximum(np.sqrt(np.square(np.minimum(size, 1e6)) + (2 * CORNER) ** 2), size)
         beyond = np.where(distance > 0, apart / 2, 2 * CORNER**2 / apart)
-        both = np.logaddexp(power * np.log1p(beyond / onset) - level, 3 * np.log(beyond / OUTSIDE) - prior)
+        outside = 1 / (1 + np.maximum(beyond, 1e-6) ** -4)
+        slow = power * np.log1p(beyond / onset)
+        near = slow + np.log1p(rise * outside * np.exp(-slow)) - level
+        both = np.logaddexp(near, 3 * np.log(beyond / OUTSIDE) - prior)
         value: Floats = -both - 2 * np.log1p(beyond / FAR)
         return value
 

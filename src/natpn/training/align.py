@@ -16,6 +16,8 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    ρ is the noise that is left (`Family.noise_share`) but at most `MOST`. The errors of a network grow with the distance
    in units of its own noise, so a precise network returns to its prior later: what the prior adds to its variance there
    is about h/2 times the noise. Far outside the noise says nothing any more, and the prior outweighs every network.
+   How fast it grows is `USUAL`, ½, for most tables. `natpn.training.groups` finds a better number from groups of rows
+   that were left out, which is taken as far as ordinary rows lose nothing by it.
 """
 
 import math
@@ -26,17 +28,20 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, stdtrit
-from torch import Tensor
 
 from natpn.densities import Surprise
 from natpn.families import Bernoulli, DirichletFamily, Normal
+from natpn.families.normal import normal_crps
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.latents import Latents
 
 EVENT = 2.0
 THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
-LEAST = 0.01  # and with the onset of the budget, 0.02, half of ρ is added for each unit of distance
+LEAST = 0.01
 MOST = 0.1
+USUAL = 0.5
+STEEPNESS = (0.05, 0.1, 0.2, USUAL, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+_WORSE = 0.005  # what a steepness above the usual may cost ordinary rows
 _RARE = 0.01
 _LOWEST = 3  # of few rows the lowest is anywhere
 _FOLDS = 10
@@ -98,7 +103,7 @@ def _refit_variance(network: NaturalPosteriorNetwork, held_out: Latents) -> None
     error, mass = torch.from_numpy(residual), torch.from_numpy(weight)
 
     def mean_crps(shift: float) -> float:
-        return float(mass @ _crps(error, (0.5 * (scale + shift)).exp()))
+        return float(mass @ normal_crps(error, (0.5 * (scale + shift)).exp()))
 
     shift = float(minimize_scalar(mean_crps, bounds=(-3, 3), method="bounded").x)
     shift += _few_rows(weight.sum() ** 2 / np.sum(weight**2))
@@ -129,6 +134,8 @@ def _minimiser(
 def set_budget(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
     """Set a gradual budget, and the weight of surprise; other budgets are left as they are.
 
+    Its steepness is kept, or lowered as far as `USUAL` if held-out rows are predicted worse with so much.
+
     Args:
         network: The network.
         held_out: What it says about held-out rows.
@@ -148,11 +155,35 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
     say = LEAST * share * MOST / (share + MOST)
     prior = float(network.prior_log_n)
     budget.set(middle, unit, prior - math.log(say), prior)
+    steepest = USUAL + LEAST * float(budget.rise)
+    steeper = [k for k in STEEPNESS if USUAL < k < 1.01 * steepest]
+    if steeper:
+        _temper(network, held_out, steeper)
 
 
-def _crps(error: Tensor, scale: Tensor) -> Tensor:
-    """Return the continuous ranked probability score of Normal predictions."""
-    u = error / scale
-    density = torch.exp(-0.5 * u.square()) / math.sqrt(2 * math.pi)
-    result: Tensor = scale * (u * (2 * torch.special.ndtr(u) - 1) + 2 * density - 1 / math.sqrt(math.pi))
-    return result
+def _temper(network: NaturalPosteriorNetwork, held_out: Latents, steeper: list[float]) -> None:
+    """Take the largest steepness with which held-out rows are predicted no worse than with the usual one."""
+    set_steepness(network, USUAL)
+    usual = _loss(network, held_out)
+    for k in reversed(steeper):
+        set_steepness(network, k)
+        if _loss(network, held_out) <= usual + _WORSE:
+            return
+    set_steepness(network, USUAL)
+
+
+def set_steepness(network: NaturalPosteriorNetwork, steepness: float) -> None:
+    """Let the prior gain on the evidence by this share of the noise for each unit of distance.
+
+    What is above `USUAL` does not grow any more outside: groups that were left out are near, and others may be far.
+    """
+    budget = network.budget
+    if isinstance(budget, GradualBudget):
+        budget.onset.fill_(LEAST / min(steepness, USUAL))
+        budget.rise.fill_(max(steepness - USUAL, 0.0) / LEAST)
+
+
+def _loss(network: NaturalPosteriorNetwork, rows: Latents) -> float:
+    """Return the loss of the posterior that the network gives rows."""
+    evidence = network.evidence(network.decoder(rows.latent), rows.features)
+    return network.predict(evidence).posterior.loss(rows.y, rows.weight)

@@ -5,26 +5,30 @@
    trained at the same time.
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
-   evidence there.
+   evidence there. How fast the evidence of a table falls is found first, by a small network that has not seen some
+   groups of rows (`natpn.training.groups`).
 
 Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
 
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
 """
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from natpn import parallel
+from natpn.densities import Surprise
 from natpn.encoders import TabularEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.stacked import stackable
 from natpn.training.agreement import share_noise
-from natpn.training.align import refit_noise, set_budget
-from natpn.training.data import FoldedRows, Rows
+from natpn.training.align import refit_noise, set_budget, set_steepness
+from natpn.training.data import FoldedRows, Rows, Source
 from natpn.training.descent import Descent, descend
+from natpn.training.groups import choose, divide
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
 from natpn.training.session import Session
@@ -32,7 +36,8 @@ from natpn.training.session import Session
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
 _COSTLY_STEPS = 600
-_ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half as many with a tenth of them
+_ROWS = 2400  # with so many rows those steps are taken
+_GROWTH, _DECLINE = 0.3, 0.5  # with ten times as many twice as many, with a tenth of them a third
 _EVALUATIONS = 30
 
 
@@ -42,8 +47,8 @@ class Staged:
 
     Attributes:
         max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
-            steps, 1000 if several networks are trained at once, and with ten times as many rows twice as many;
-            other encoders take 600 steps, and at least 20 epochs.
+            steps, 1000 if several networks are trained at once; with ten times as many rows twice as many, with a tenth
+            of them a third. Other encoders take 600 steps, and at least 20 epochs.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
@@ -52,6 +57,7 @@ class Staged:
         max_gradient_norm: Longer gradients are shortened to it.
         density_rows: At most this many training rows are used to fit the density.
         density_epochs: Epochs for densities that need gradient descent.
+        leave_groups_out: Find from groups of rows that are left out how fast the evidence falls; for tables in memory.
     """
 
     max_epochs: int | None = None
@@ -60,12 +66,14 @@ class Staged:
     patience: int | None = None
     averaging: float = 0.998
     max_gradient_norm: float = 10.0
-    density_rows: int = 20_000
+    density_rows: int = 8_000
     density_epochs: int = 100
+    leave_groups_out: bool = True
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all stages."""
         start = self._prepare(session, members)
+        self._leave_groups_out(session, members)
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
         descent = self._descent(session, members)
         if together:
@@ -92,7 +100,7 @@ class Staged:
         if tabular and len(members) > 1:
             wanted, rate = _SHARED_STEPS, _SHARED_RATE
         if tabular:
-            wanted = round(wanted * (rows / _ROWS) ** _GROWTH)
+            wanted = round(wanted * (rows / _ROWS) ** (_GROWTH if rows > _ROWS else _DECLINE))
         epochs = self.max_epochs or min(max(wanted // steps, 10 if tabular else 20), 300)
         return Descent(
             epochs,
@@ -120,6 +128,31 @@ class Staged:
             start = start_at_marginal(member, y, weight)
         session.finish("prepare")
         return start
+
+    def _leave_groups_out(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Find how fast evidence has to fall, with a copy of a network that is trained without some groups."""
+        train, first = session.train, members[0]
+        if (
+            not self.leave_groups_out
+            or session.is_finished("groups")
+            or not isinstance(train, Rows)
+            or not isinstance(first.encoder, TabularEncoder)
+            or not isinstance(first.budget, GradualBudget)
+        ):
+            return
+        parts = divide(train, isinstance(first.density, Surprise), torch.Generator().manual_seed(session.seed))
+        if parts is not None:
+            rest, held_out, left_out = parts
+            network = copy.deepcopy(first)
+            inner = Session(network, rest, held_out, session.device, session.seed, session.precision, None, {}, False)
+            short = replace(self, leave_groups_out=False)
+            epochs = max(1, short._descent(inner, [network]).epochs // 6)
+            with parallel.seeded(session.seed, session.device):
+                replace(short, max_epochs=epochs).run(inner, [network])
+            steepness = choose(network, [_said(network, group, inner) for group in left_out])
+            for member in members:
+                set_steepness(member, steepness)
+        session.finish("groups")
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""
@@ -185,7 +218,11 @@ def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _held_out(session: Session, member: NaturalPosteriorNetwork, place: int) -> Latents:
     """Return what a member says about the rows that it has not seen, of all processes."""
-    own = latents(member, session.validation.of(place), session, SAMPLE)
+    return _said(member, session.validation.of(place), session)
+
+
+def _said(member: NaturalPosteriorNetwork, rows: Source, session: Session) -> Latents:
+    own = latents(member, rows, session, SAMPLE)
     return Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
 
 
