@@ -31,7 +31,7 @@ def test_decimal_commas_and_names_are_no_classes(tmp_path):
 def test_a_fit_tells_family_scores_and_place(train, tmp_path):
     result = fit(train, tmp_path / "m", "--drop", "flat", "--ensemble", 2, "--seed", 3)
     assert result.exit_code == 0, result.output
-    assert "family Normal(), for numbers over at most two decades" in result.stdout
+    assert "family Normal(), for numbers of either sign" in result.stdout
     assert "rmse" in result.stdout
     assert "held out by one network or another" in result.stdout
     assert "scores of single networks, on the rows that each held out" in result.stdout

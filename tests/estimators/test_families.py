@@ -198,6 +198,10 @@ def test_a_family_may_be_given_with_its_parameters():
         ("Normal", np.full(60, 2.0)),
         ("Poisson", np.arange(60.0) % 5),
         ("LogNormal", 10 ** np.linspace(-3, 3, 60)),
+        ("LogNormal", 50 * np.exp(0.4 * np.linspace(-2, 2, 60) ** 3 / 4)),  # less than two decades
+        ("Normal", 100 * np.exp(0.05 * np.linspace(-2, 2, 60))),  # as good as a straight line
+        ("Normal", 10 - 10 ** np.linspace(-3, 0.9, 60)),  # a long lower tail
+        ("Normal", 10 ** np.linspace(-3, 3, 60) - 0.001),  # a zero
         ("MultivariateNormal", numbers(60)[0]),
         ("Normal", numbers(60)[1][:, None]),
     ],
@@ -207,6 +211,15 @@ def test_auto_picks_and_says_what(name, y, capsys):
     model = NatPNRegressor("auto", max_epochs=1, random_state=0, verbose=1).fit(X, y)
     assert type(model.family_).__name__ == name
     assert f"family: {name}(" in capsys.readouterr().out
+
+
+def test_a_lognormal_has_a_spread_in_place_of_a_standard_deviation():
+    X, y = targets("lognormal", 60)
+    model = clone(REGRESSOR).set_params(family="lognormal").fit(X, y)
+    centre, spread = model.predict(X, return_std=True)
+    lower, upper = model.predict_quantiles(X, [0.15865, 0.84135]).T
+    assert_allclose(spread, (upper - lower) / 2, rtol=1e-6)
+    assert_allclose(centre, model.predict_quantiles(X, 0.5))
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,7 @@ def test_a_bar_is_shown_if_asked_for(capsys):
         NatPNRegressor(max_epochs=2, ensemble_size=2, random_state=0, verbose=verbose).fit(X, y)
         shown = capsys.readouterr()
         assert shown.out == (
-            "family: Normal(), for numbers over at most two decades, or of either sign\n" if verbose else ""
+            "family: Normal(), for numbers of either sign, or without a long upper tail\n" if verbose else ""
         )
         assert bool(shown.err) == bool(verbose)
     assert shown.err.count("\n") == 1  # one bar, however many members

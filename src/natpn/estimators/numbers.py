@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch import Tensor
 
-from natpn.distributions import LogStudentT, ScalarDistribution
+from natpn.distributions import LogStudentT
 from natpn.estimators.choice import choose_family
 from natpn.estimators.data import DataEstimator, Floats
 from natpn.estimators.predictive import Predictive
@@ -86,11 +86,12 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
 
         The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
-        `multinomial` the mean is in counts if every training row had as many trials, and else in shares.
+        `lognormal`, which never has one, it is half the width of the interval that holds 68 %. For `multinomial` the
+        mean is in counts if every training row had as many trials, and else in shares.
         """
         if not return_std:
             return np.concatenate([_centre(part) for part in self._answers(X)])
-        parts = [(_centre(part), part.std()) for part in self._answers(X)]
+        parts = [(_centre(part), _spread(part)) for part in self._answers(X)]
         return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -119,11 +120,21 @@ def _has_vectors(family: object) -> bool:
     return isinstance(family, Family) and bool(family.support.event_shape)
 
 
+_WITHIN_ONE_DEVIATION = 0.6827
+
+
+def _has_moments(distribution: Predictive) -> bool:
+    return not isinstance(distribution.predictive, LogStudentT)
+
+
 def _centre(distribution: Predictive) -> Floats:
     """Return the mean, or the median where no mean exists."""
-    has_none = isinstance(distribution.predictive, LogStudentT)
-    return (
-        distribution.median()
-        if has_none and isinstance(distribution.predictive, ScalarDistribution)
-        else distribution.mean()
-    )
+    return distribution.mean() if _has_moments(distribution) else distribution.median()
+
+
+def _spread(distribution: Predictive) -> Floats:
+    """Return the standard deviation, or where none exists half the width of as large an interval."""
+    if _has_moments(distribution):
+        return distribution.std()
+    ends: Floats = distribution.interval(_WITHIN_ONE_DEVIATION)
+    return (ends[:, 1] - ends[:, 0]) / 2

@@ -23,7 +23,7 @@ from natpn.families.normal import Normal, NormalPosterior
 class LogNormal(Normal):
     """Positive numbers, log-normal with unknown parameters, with a Normal-Inverse-Gamma prior on the logarithm."""
 
-    suits: ClassVar[str] = "positive numbers over more than two decades"
+    suits: ClassVar[str] = "positive numbers with a long upper tail"
 
     @property
     def support(self) -> Support:

@@ -53,7 +53,7 @@ def pool_mean_and_variance(
 class Normal(Family):
     """Numbers with unknown mean and variance, with a Normal-Inverse-Gamma prior."""
 
-    suits: ClassVar[str] = "numbers over at most two decades, or of either sign"
+    suits: ClassVar[str] = "numbers of either sign, or without a long upper tail"
 
     @property
     def pool(self) -> Pool:

@@ -5,7 +5,7 @@ left.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, cast, get_args
 
 import torch
@@ -62,12 +62,12 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence of all members together."""
-        return self._first.predict(self.combine([member(x).evidence for member in self.members]))
+        parts = [member(x).evidence for member in self.members]
+        evidence = self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
+        return self._first.predict(evidence)
 
-    def combine(self, parts: Sequence[Evidence]) -> Evidence:
-        """Return the evidence of all members together."""
-        chi = torch.stack([part.chi for part in parts])
-        log_n = torch.stack([part.log_n for part in parts])
+    def combine(self, chi: Tensor, log_n: Tensor) -> Evidence:
+        """Return the evidence of all members together, from χ and log n of each, (M, …)."""
         if self.combination == "mean":
-            log_n = log_n - math.log(len(parts))
+            log_n = log_n - math.log(len(log_n))
         return self.family.evidence(chi, log_n).sum(0)
