@@ -55,7 +55,7 @@ def with_level(model: Any, log_n: float) -> Any:
     return pickle.loads(pickle.dumps(other))
 
 
-def scores(model: Any, part: Part, scale: float) -> dict[str, float]:
+def scores(model: Any, part: Part, scale: float) -> dict[str, Any]:
     """Return the scores of a model on rows."""
     found = model.predict_dist(part.X)
     if not hasattr(found, "quantile") or hasattr(found, "probabilities"):
@@ -83,7 +83,7 @@ def scores(model: Any, part: Part, scale: float) -> dict[str, float]:
         "loss": metrics.crps(part.y, found.equally_likely()) / scale,
         "nll": metrics.negative_log_likelihood(found.log_prob(part.y)) - np.log(scale),
         "rmse": metrics.rmse(part.y, np.where(np.isfinite(mean), mean, found.median())) / scale,
-        "bias": float(mean.mean() / part.y.mean() - 1),
+        "bias": float(mean.mean() / part.y.mean() - 1) if np.isfinite(mean).all() else None,
         "coverage": float((np.abs(place - 0.5) <= COVERAGE / 2).mean()),
         "width": float(np.median(width)),
         "mean width": float(width.mean()),
@@ -241,8 +241,8 @@ def goals(results: list[Run]) -> None:
             text = ", ".join(f"{name} {value:.0%}" for name, value in low)
             line(f"{word} flagged ≥ 95 %", f"{np.mean(list(share.values())):.1%} in the mean; lowest {text}")
     line("false alarms 5 %", f"{np.mean([s['n']['novel'] for s in ordinary]):.1%} in the mean")
-    bias = {r["table"]: abs(r["ordinary"]["n"]["bias"]) for r in results if r["kind"] == "count"}
-    bias = {name: value for name, value in bias.items() if np.isfinite(value)}  # a log-normal of few rows has no mean
+    counts = {r["table"]: r["ordinary"]["n"]["bias"] for r in results if r["kind"] == "count"}
+    bias = {name: abs(value) for name, value in counts.items() if value is not None}  # a log-normal has no mean
     if bias:
         line("counts: mean prediction within 3 %", worst(bias, ".1%", 4))
     for r in results:

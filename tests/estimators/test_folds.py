@@ -23,6 +23,15 @@ def test_every_group_is_divided_evenly_and_no_row_is_held_out_twice(members, sha
         assert counts[0] == pytest.approx((1 - members * share) * size, abs=members)
 
 
+@pytest.mark.parametrize(
+    ("rows", "members", "share"), [(4000, 2, 0.1), (2000, 2, 1 / 7), (500, 2, 0.2), (4000, 5, 0.2)]
+)
+def test_a_few_networks_hold_out_less_of_many_rows(rows, members, share):
+    split = fold_rows(np.zeros(rows, np.int64), members, 0.2, False, 0)
+    assert np.allclose(np.bincount(split.folds[split.folds >= 0]) / rows, share, atol=0.002)
+    assert (members < 5) or (split.folds >= 0).all()
+
+
 def test_groups_of_one_row_are_spread_over_the_folds():
     split = fold_rows(np.arange(500), 5, 0.2, False, 0)
     assert np.bincount(split.folds).min() > 60

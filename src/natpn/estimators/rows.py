@@ -110,9 +110,9 @@ def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed
 def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split | None:
     """Let each of several networks hold out a share of every group, no two the same rows.
 
-    The share is `fraction`, or less, down to half of it, if that is more than 300 rows, or if there are so many
-    networks that all rows are held out. If calibration is asked for, half of `fraction` is held out by all networks and
-    the rest is divided. None if rows are too few for that.
+    The share is `fraction`, or less if there are so many networks that all rows are held out. Fewer networks hold out
+    only half of it, as long as that is 300 rows. If calibration is asked for, half of `fraction` is held out by all
+    networks and the rest is divided. None if rows are too few for that.
     """
     if not 1 < n_folds <= len(groups) / 2:
         return None
@@ -122,8 +122,8 @@ def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrat
     calibration, train = np.flatnonzero(share < aside), np.flatnonzero(share >= aside)
     # Groups start at different folds, or all that have one row would be in the same.
     turn = generator.random(groups.max() + 1)[groups[train]]
-    share_held_out = min(fraction, max(fraction / 2, _ENOUGH / len(train)))
-    n_shares = max(n_folds, round(1 / share_held_out))
+    least = fraction if n_folds * fraction >= 1 else max(fraction / 2, _ENOUGH / len(train))
+    n_shares = max(n_folds, round(1 / min(fraction, least)))
     place = ((share[train] - aside) / (1 - aside) + turn) % 1
     folds = np.minimum((place * n_shares).astype(np.int64), n_shares - 1)
     if len(np.unique(folds[folds < n_folds])) < n_folds:
