@@ -36,8 +36,8 @@ from natpn.training.session import Session
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
 _COSTLY_STEPS = 600
-_ROWS = 2400  # with so many rows those steps are taken
-_GROWTH, _DECLINE = 0.3, 0.5  # with ten times as many twice as many, with a tenth of them a third
+_ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half as many with a tenth of them
+_SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
 
 
@@ -48,7 +48,7 @@ class Staged:
     Attributes:
         max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
             steps, 1000 if several networks are trained at once; with ten times as many rows twice as many, with a tenth
-            of them a third. Other encoders take 600 steps, and at least 20 epochs.
+            of them half or, of several networks, a third. Other encoders take 600 steps, and at least 20 epochs.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
         learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
@@ -66,7 +66,7 @@ class Staged:
     patience: int | None = None
     averaging: float = 0.998
     max_gradient_norm: float = 10.0
-    density_rows: int = 8_000
+    density_rows: int = 20_000
     density_epochs: int = 100
     leave_groups_out: bool = True
 
@@ -96,11 +96,11 @@ class Staged:
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
         tabular = all(isinstance(member.encoder, TabularEncoder) for member in members)
-        wanted, rate = (_STEPS, _RATE) if tabular else (_COSTLY_STEPS, _RATE)
+        wanted, rate, growth = (_STEPS if tabular else _COSTLY_STEPS), _RATE, _GROWTH
         if tabular and len(members) > 1:
-            wanted, rate = _SHARED_STEPS, _SHARED_RATE
+            wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
         if tabular:
-            wanted = round(wanted * (rows / _ROWS) ** (_GROWTH if rows > _ROWS else _DECLINE))
+            wanted = round(wanted * (rows / _ROWS) ** growth)
         epochs = self.max_epochs or min(max(wanted // steps, 10 if tabular else 20), 300)
         return Descent(
             epochs,
