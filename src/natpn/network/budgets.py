@@ -122,7 +122,7 @@ class LearnedBudget(Budget):
 class GradualBudget(Budget):
     """1/n = (e^−b · ((1 + h/o)^k + r · h⁴/(h⁴ + 1)) + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
 
-    k is 1, but for models of earlier versions, which are read as they were.
+    k is 1 and o is `ONSET`, but for models of earlier versions, which are read as they were.
 
     Args:
         dim: How many features the density is over; c and u start as they are for standard normal ones.

@@ -24,7 +24,7 @@ TARGETS = {
     "bernoulli": "yes or no (1 or 0)",
     "multinomial": "how often each of several labels occurs",
     "normal": "a number",
-    "lognormal": "a positive number that may span orders of magnitude",
+    "lognormal": "a positive number, most of which are small and some much larger",
     "multivariate_normal": "several numbers at once",
     "poisson": "a count",
     "negative_binomial": "a count that varies widely",

@@ -16,7 +16,7 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    ρ is the noise that is left (`Family.noise_share`) but at most `MOST`. The errors of a network grow with the distance
    in units of its own noise, so a precise network returns to its prior later: what the prior adds to its variance there
    is about h/2 times the noise. Far outside the noise says nothing any more, and the prior outweighs every network.
-   How fast it grows is `USUAL`, ½, for most tables. `natpn.training.groups` finds a better number from groups of rows
+   How fast it grows is `USUAL`, ½, for most tables. `natpn.training.groups` finds a larger number from groups of rows
    that were left out, which is taken as far as ordinary rows lose nothing by it.
 """
 
@@ -37,10 +37,10 @@ from natpn.training.latents import Latents
 
 EVENT = 2.0
 THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
-LEAST = 0.01
+LEAST = 0.01  # with the onset of the budget, 0.02, `USUAL` follows
 MOST = 0.1
 USUAL = 0.5
-STEEPNESS = (0.05, 0.1, 0.2, USUAL, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+STEEPNESS = (USUAL, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _WORSE = 0.005  # what a steepness above the usual may cost ordinary rows
 _RARE = 0.01
 _LOWEST = 3  # of few rows the lowest is anywhere
@@ -173,14 +173,12 @@ def _temper(network: NaturalPosteriorNetwork, held_out: Latents, steeper: list[f
 
 
 def set_steepness(network: NaturalPosteriorNetwork, steepness: float) -> None:
-    """Let the prior gain on the evidence by this share of the noise for each unit of distance.
+    """Let the prior gain on the evidence by this share of the noise from inside to outside.
 
     What is above `USUAL` does not grow any more outside: groups that were left out are near, and others may be far.
     """
-    budget = network.budget
-    if isinstance(budget, GradualBudget):
-        budget.onset.fill_(LEAST / min(steepness, USUAL))
-        budget.rise.fill_(max(steepness - USUAL, 0.0) / LEAST)
+    if isinstance(network.budget, GradualBudget):
+        network.budget.rise.fill_((steepness - USUAL) / LEAST)
 
 
 def _loss(network: NaturalPosteriorNetwork, rows: Latents) -> float:

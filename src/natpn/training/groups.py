@@ -27,7 +27,8 @@ _SHARE = 0.1
 _RANGE = (0.02, 0.35)  # how large a group may be where values are tied
 _COLUMNS = 2
 _DIRECTIONS = 8
-_PULL = 0.01  # towards the usual steepness, for each e-fold squared
+_MOST_COLUMNS = 500  # of wider tables so many columns tell who is near whom
+_PULL = 0.003  # towards the usual steepness, for each e-fold squared
 
 
 def divide(rows: Rows, surprise: bool, generator: torch.Generator) -> tuple[Rows, Rows, list[Rows]] | None:
@@ -59,15 +60,16 @@ def divide(rows: Rows, surprise: bool, generator: torch.Generator) -> tuple[Rows
 
 def groups(x: Tensor, generator: torch.Generator) -> list[Tensor]:
     """Return which rows are in each group, (N,) truth values."""
+    x = x[:, torch.randperm(x.shape[1], generator=generator)[:_MOST_COLUMNS].to(x.device)]
     centred = (x - x.mean(0)).double()
     directions = torch.linalg.svd(centred, full_matrices=False)[2][:_DIRECTIONS]
     places = centred @ directions.T
     middle = places[int(torch.randint(len(x), (1,), generator=generator))]
     found = [_end(places[:, 0]), _end(-places[:, 0]), _end(-(places - middle).square().sum(1))]
     ends: list[Tensor] = []
-    for column in torch.randperm(x.shape[1], generator=generator).tolist():
+    for column in centred.T:
         sign = 1 if float(torch.rand((), generator=generator)) < 0.5 else -1
-        end = _end(sign * centred[:, column])
+        end = _end(sign * column)
         if end.any() and len(ends) < _COLUMNS:
             ends.append(end)
     return [group for group in found + ends if group.any()]
@@ -84,8 +86,9 @@ def _end(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def choose(network: NaturalPosteriorNetwork, left_out: Sequence[Latents]) -> float:
-    """Return the steepness with which groups have the best mean −log p."""
-    said = [(network.family.link(group.raw), network.density(group.features), group) for group in left_out]
+    """Return the steepness with which groups have the best mean −log p; the usual one if that cannot be told."""
+    counted = [group for group in left_out if len(group.y)]
+    said = [(network.family.link(group.raw), network.density(group.features), group) for group in counted]
 
     def cost(steepness: float) -> float:
         set_steepness(network, steepness)
@@ -94,6 +97,6 @@ def choose(network: NaturalPosteriorNetwork, left_out: Sequence[Latents]) -> flo
             evidence = network.family.evidence(chi, network.budget(log_density))
             surprise = -network.predict(evidence).posterior.predictive().log_prob(group.y).double()
             total += float(group.weight.double() @ surprise / group.weight.double().sum())
-        return total
+        return total if math.isfinite(total) else math.inf
 
     return min(STEEPNESS, key=cost)

@@ -13,6 +13,7 @@ Members of an ensemble may each hold out a fold of their own. Each is then train
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
 """
 
+import contextlib
 import copy
 import math
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from natpn.training.descent import Descent, descend
 from natpn.training.groups import choose, divide
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
-from natpn.training.session import Session
+from natpn.training.session import Session, TrainingError
 
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
@@ -147,11 +148,11 @@ class Staged:
             inner = Session(network, rest, held_out, session.device, session.seed, session.precision, None, {}, False)
             short = replace(self, leave_groups_out=False)
             epochs = max(1, short._descent(inner, [network]).epochs // 6)
-            with parallel.seeded(session.seed, session.device):
+            with parallel.seeded(session.seed, session.device), contextlib.suppress(TrainingError):
                 replace(short, max_epochs=epochs).run(inner, [network])
-            steepness = choose(network, [_said(network, group, inner) for group in left_out])
-            for member in members:
-                set_steepness(member, steepness)
+                steepness = choose(network, [_said(network, group, inner) for group in left_out])
+                for member in members:
+                    set_steepness(member, steepness)
         session.finish("groups")
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
