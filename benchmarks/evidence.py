@@ -52,6 +52,7 @@ def with_level(model: Any, log_n: float) -> Any:
         if isinstance(part, GradualBudget):
             part.set(float(part.centre), float(part.unit), log_n, 1e30)
             part.power.fill_(0.0)
+            part.rise.fill_(0.0)
     return pickle.loads(pickle.dumps(other))
 
 

@@ -33,7 +33,8 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
         entropy_weight: Weight of the entropy in the paper's loss.
         patience: Epochs without progress before training stops.
         validation_fraction: Share of rows held out for early stopping and calibration. Networks of an ensemble each
-            hold out other rows: every row is held out once if there are enough of them.
+            hold out other rows: every row is held out once if there are enough of them; two to four hold out down to
+            half of that share each, as long as it is 300 rows.
         calibrate: "conformal" sets half of the held-out rows aside, so that sets and `novelty_p` hold exactly.
         device: "cpu", "cuda", "auto".
         checkpoint_dir: Where to write checkpoints, and to go on from.

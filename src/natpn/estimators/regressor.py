@@ -48,7 +48,8 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         entropy_weight: Weight of the entropy in the paper's loss.
         patience: Epochs without progress before training stops.
         validation_fraction: Share of rows held out for early stopping and calibration. Networks of an ensemble each
-            hold out other rows: every row is held out once if there are enough of them.
+            hold out other rows: every row is held out once if there are enough of them; two to four hold out down to
+            half of that share each, as long as it is 300 rows.
         calibrate: "conformal" sets half of that share aside for this alone, so that intervals and `novelty_p` hold
             exactly.
         device: "cpu", "cuda", "auto".

@@ -248,13 +248,14 @@ class Posterior(ABC, Generic[F]):
         """Return the entropy over the parameters, in the coordinates that the family names."""
         return narrow(self._entropy(), self.dtype)
 
-    def loss(self, y: Tensor, weight: Tensor) -> float:
-        """Return how badly targets are predicted, in units of which 0.01 is about one per cent.
+    def surprise(self, y: Tensor, weight: Tensor) -> float:
+        """Return the weighted mean of −log p."""
+        each = -self.predictive().log_prob(y).double()
+        return float(weight.double() @ each / weight.double().sum())
 
-        By default it is the weighted mean of −log p.
-        """
-        surprise = -self.predictive().log_prob(y).double()
-        return float(weight.double() @ surprise / weight.double().sum())
+    def loss(self, y: Tensor, weight: Tensor) -> float:
+        """Return how badly targets are predicted, in units of which 0.01 is one per cent; by default `surprise`."""
+        return self.surprise(y, weight)
 
     @abstractmethod
     def predictive(self) -> Distribution:

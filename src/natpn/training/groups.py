@@ -70,8 +70,10 @@ def groups(x: Tensor, generator: torch.Generator) -> list[Tensor]:
     for column in centred.T:
         sign = 1 if float(torch.rand((), generator=generator)) < 0.5 else -1
         end = _end(sign * column)
-        if end.any() and len(ends) < _COLUMNS:
+        if end.any():
             ends.append(end)
+        if len(ends) == _COLUMNS:
+            break
     return [group for group in found + ends if group.any()]
 
 
@@ -95,8 +97,7 @@ def choose(network: NaturalPosteriorNetwork, left_out: Sequence[Latents]) -> flo
         total = len(said) * _PULL * math.log(steepness / USUAL) ** 2
         for chi, log_density, group in said:
             evidence = network.family.evidence(chi, network.budget(log_density))
-            surprise = -network.predict(evidence).posterior.predictive().log_prob(group.y).double()
-            total += float(group.weight.double() @ surprise / group.weight.double().sum())
+            total += network.predict(evidence).posterior.surprise(group.y, group.weight)
         return total if math.isfinite(total) else math.inf
 
     return min(STEEPNESS, key=cost)
