@@ -163,9 +163,9 @@ class NormalPosterior(Posterior[Normal]):
 
         Of a log-normal it is that of the logarithm.
         """
-        scale = (self.variance * (1 + 1 / self.n)).sqrt().double()
-        error = self.family.statistics(y.double())[..., 0] - self.mean.double()
-        return float(torch.log(weight.double() @ normal_crps(error, scale) / weight.double().sum()))
+        found = self.predictive()
+        error = self.family.statistics(y.double())[..., 0] - found.loc.double()
+        return float(torch.log(weight.double() @ normal_crps(error, found.scale.double()) / weight.double().sum()))
 
     def likelihood(self) -> StudentT:
         """Return the Normal with mean m and variance v."""
