@@ -72,7 +72,8 @@ def test_an_excel_file_is_read_as_csv_is(clean, tmp_path):
     book.create_sheet("notes").append(["by", "hand"])
     book.save(tmp_path / "a.xlsx")
     result = done(fit(tmp_path / "a.xlsx", tmp_path / "m"))
-    assert "has 2 sheets; the first, 'Sheet', is read" in result.stderr
+    sentence = "its first sheet, 'Sheet', is read, and 'notes' is not; --sheet names another"
+    assert result.stderr == f"note: {tmp_path / 'a.xlsx'}: {sentence}\n"
     assert columns_of(tmp_path / "m") == columns_of(model)
     plain, excel = (done(run("predict", model, name)).stdout for name in (path, tmp_path / "a.xlsx"))
     assert plain == excel
@@ -83,6 +84,41 @@ def test_an_excel_file_is_read_as_csv_is(clean, tmp_path):
     book.active["A20"] = "large"
     book.save(tmp_path / "b.xlsx")
     assert "row 20, column 'area': 'large' is not a finite number" in refused(fit(tmp_path / "b.xlsx", tmp_path / "m2"))
+
+
+def test_a_sheet_is_read_by_its_name(clean, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    path, model = clean
+    book = openpyxl.Workbook()
+    book.active.title = "empty"
+    for name in ("notes", "Homes"):
+        book.create_sheet(name).append(["area", "kind", "built", "rent"])
+    for row in zip(AREA, KIND, DAY, RENT, strict=True):
+        book["Homes"].append(row)
+    book.save(tmp_path / "a.xlsx")
+    excel, homes = tmp_path / "a.xlsx", ["--sheet", "Homes"]
+    assert done(fit(excel, tmp_path / "m", *homes)).stderr == ""
+    assert columns_of(tmp_path / "m") == columns_of(model)
+    assert done(run("predict", model, excel, *homes)).output == done(run("predict", model, path)).output
+    scored = done(run("evaluate", model, excel, "--ood", excel, *homes)).stdout
+    assert scored == done(run("evaluate", model, path, "--ood", path)).stdout.replace(path, str(excel))
+    done(run("report", model, excel, *homes, "--out", tmp_path / "report.html"))
+    # and what cannot be read
+    sentence = f"--sheet homes: {excel} has no such sheet, but 'empty', 'notes', 'Homes'; did you mean 'Homes'?"
+    for command in (
+        ["fit", excel, "--target", "rent", "--out", tmp_path / "m"],
+        ["predict", model, excel],
+        ["evaluate", model, excel],
+        ["report", model, excel, "--out", tmp_path / "b.html"],
+    ):
+        assert sentence in refused(run(*command, "--sheet", "homes"))
+    assert "no such sheet, but 'empty', 'notes', 'Homes'." in refused(run("predict", model, excel, "--sheet", "x"))
+    result = run("predict", model, excel)
+    assert "its first sheet, 'empty', is read, and 'notes', 'Homes' are not; --sheet names another" in result.stderr
+    assert "has no cells in its sheet 'empty'; expected a header and rows." in result.stderr
+    assert "has a header and no rows" in refused(fit(excel, tmp_path / "m", "--sheet", "notes"))
+    note = f"note: {path} is not an Excel file, and has no sheets; --sheet Homes means nothing there\n"
+    assert done(run("predict", model, path, *homes)).stderr == note
 
 
 def test_an_excel_file_that_is_damaged(tmp_path):

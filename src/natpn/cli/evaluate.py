@@ -8,6 +8,7 @@ import numpy as np
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.distinct import known
+from natpn.cli.excel_files import sheet_option
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.models import Saved, features, load, located, prepared
 from natpn.cli.printing import as_json, note, progress, say, score_lines
@@ -26,6 +27,7 @@ from natpn.tabular.written import Written
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @bad_cells_option
 @written_options
+@sheet_option
 @click.option("--json", "machine", is_flag=True, help="Print JSON.")
 def evaluate(
     model: str,
@@ -35,6 +37,7 @@ def evaluate(
     drop: tuple[str, ...],
     bad_cells: str,
     said: dict[str, Any],
+    sheet: str | None,
     machine: bool,
 ) -> None:
     """Score MODEL on DATA, a CSV, Parquet or Excel file with the target (- reads standard input).
@@ -49,7 +52,7 @@ def evaluate(
     from natpn.report.same_answer import baselines
     from natpn.report.scores import scores
 
-    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said, sheet)
     found, same = scores(saved.model, X, y, other), baselines(saved.model, y)
     if targets_digest(y) == saved.fitted:
         note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
@@ -72,6 +75,7 @@ def read_all(
     drop: Sequence[str],
     bad_cells: str,
     said: dict[str, Any],
+    sheet: str | None,
 ) -> tuple[Saved, Any, Any, Any]:
     """Return the model, features and targets of a file, and the features of other rows if there are some."""
     saved = load(model)
@@ -80,7 +84,7 @@ def read_all(
         raise Problem(f"{model} does not say which column was its target; say --target.")
     bad = BadCells(bad_cells)
     written = written_as(said, saved.written)
-    X, column, source = read_features(saved, data, drop, name, bad, written)
+    X, column, source = read_features(saved, data, drop, name, bad, written, sheet)
     y: Any
     if hasattr(saved.model, "classes_"):
         y, kept = known_labels(column, saved.model.classes_, name, source)
@@ -96,18 +100,24 @@ def read_all(
         X = X.take(kept)
     other = None
     if ood is not None:
-        other, _, _ = read_features(saved, ood, drop, None, bad, written)
+        other, _, _ = read_features(saved, ood, drop, None, bad, written, sheet)
     bad.tell()
     return saved, X, y, other
 
 
 def read_features(
-    saved: Saved, path: str, drop: Sequence[str], target: str | None, bad: BadCells, written: Written
+    saved: Saved,
+    path: str,
+    drop: Sequence[str],
+    target: str | None,
+    bad: BadCells,
+    written: Written,
+    sheet: str | None,
 ) -> tuple[Any, Any, Any]:
     """Read a file in the form that the model knows, with the target if one is asked for."""
     import pyarrow as pa
 
-    with opened(path, written) as source:
+    with opened(path, written, sheet) as source:
         if target is not None and target not in source.names:
             raise Problem(
                 f"{source.name} has no column {target!r}, the target"

@@ -1,4 +1,4 @@
-"""Excel files (.xlsx) as tables of texts, by openpyxl: the first sheet, its cells as a CSV file would write them.
+"""Excel files (.xlsx) as tables of texts, by openpyxl: one of the sheets, its cells as a CSV file would write them.
 
 Then mistakes in a column are found and named as in CSV. Numbers keep all their digits.
 """
@@ -8,10 +8,14 @@ import warnings
 from collections.abc import Iterator
 from typing import IO, Any
 
+import click
+
 from natpn.cli.printing import note
-from natpn.cli.problems import Problem
+from natpn.cli.problems import Problem, listed, near
 from natpn.cli.source import ROWS, Source, column_name
 from natpn.tabular.written import Written
+
+sheet_option = click.option("--sheet", metavar="NAME", help="The sheet of an Excel file; by default the first.")
 
 
 class ExcelSheet(Source):
@@ -50,11 +54,17 @@ class ExcelSheet(Source):
         return f"row {self.numbers[row]}"
 
 
-def open_excel(name: str, file: IO[bytes], written: Written) -> Source:
-    """Return the table in the first sheet of an Excel file.
+def open_excel(name: str, file: IO[bytes], written: Written, sheet: str | None = None) -> Source:
+    """Return the table in a sheet of an Excel file.
+
+    Args:
+        name: What to call the file.
+        file: Its bytes.
+        written: How its texts write values.
+        sheet: The name of the sheet; None takes the first, and tells of the others.
 
     Raises:
-        Problem: If openpyxl is not installed, or the file is damaged or empty.
+        Problem: If openpyxl is not installed, the file is damaged, or there is no such sheet or nothing in it.
     """
     try:
         import openpyxl
@@ -70,17 +80,35 @@ def open_excel(name: str, file: IO[bytes], written: Written) -> Source:
             sheets = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets
     except Exception as error:  # whatever XML parsers and openpyxl raise on damage
         raise _damaged(name, error) from None
-    if len(sheets) > 1:
-        note(f"{name} has {len(sheets)} sheets; the first, {sheets[0].title!r}, is read, save another as its own file")
-    rows = _rows(sheets[0], name, written) if sheets else iter(())
+    chosen = _chosen(sheets, name, sheet)
+    rows = _rows(chosen, name, written)
     header = next(rows, None)
     if header is None:
-        raise Problem(f"{name} has no cells in its first sheet; expected a header and rows.")
+        raise Problem(f"{name} has no cells in its sheet {chosen.title!r}; expected a header and rows.")
     width = max(place for place, cell in enumerate(header[1], 1) if cell is not None)
     names = [column_name(cell or "", place) for place, cell in enumerate(header[1][:width], 1)]
     source = ExcelSheet(name, names, True, None, " rows", written)
     source.rows, source.numbers = ((n, [*cells, *[None] * (width - len(cells))]) for n, cells in rows), []
     return source
+
+
+def _chosen(sheets: list[Any], name: str, sheet: str | None) -> Any:
+    """Return the sheet of a name, or the first.
+
+    Raises:
+        Problem: If there is none; with those that there are.
+    """
+    titles = [one.title for one in sheets]
+    if not sheets:
+        raise Problem(f"{name} has no sheet with cells; expected a header and rows.")
+    if sheet is None:
+        if len(sheets) > 1:
+            others = f"{listed(titles[1:])} {'is' if len(sheets) == 2 else 'are'} not"
+            note(f"{name}: its first sheet, {titles[0]!r}, is read, and {others}; --sheet names another")
+        return sheets[0]
+    if sheet not in titles:
+        raise Problem(f"--sheet {sheet}: {name} has no such sheet, but {listed(titles)}{near(sheet, titles) or '.'}")
+    return sheets[titles.index(sheet)]
 
 
 def _rows(sheet: Any, name: str, written: Written) -> Iterator[tuple[int, list[str | None]]]:

@@ -14,6 +14,7 @@ from natpn.cli.advice import remarks
 from natpn.cli.bad_cells import BadCells, bad_cells_option
 from natpn.cli.columns import categories, check_type, infer, mended
 from natpn.cli.distinct import is_text, known
+from natpn.cli.excel_files import sheet_option
 from natpn.cli.models import Saved, check_place, save
 from natpn.cli.printing import column_lines, note, on_terminal, say, score_lines
 from natpn.cli.problems import Problem, is_first_process, near
@@ -57,6 +58,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @bad_cells_option
 @written_options
+@sheet_option
 @click.option(
     "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
 )
@@ -74,6 +76,7 @@ def fit(
     category: tuple[str, ...],
     bad_cells: str,
     said: dict[str, Any],
+    sheet: str | None,
     seed: int,
     max_epochs: int | None,
     device: str,
@@ -95,7 +98,7 @@ def fit(
     if is_first_process():
         check_place(out, data)
     check_family(family)
-    source, table = read(data, written=written_as(said))
+    source, table = read(data, written_as(said), sheet)
     bad = BadCells(bad_cells)
     X = typed(source, table, target, drop, category, bad)
     task = task or ("classes" if target in category else None)

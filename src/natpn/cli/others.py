@@ -8,6 +8,7 @@ import click
 
 from natpn.cli.bad_cells import bad_cells_option
 from natpn.cli.evaluate import read_all
+from natpn.cli.excel_files import sheet_option
 from natpn.cli.models import check_model, load
 from natpn.cli.printing import note, say
 from natpn.cli.problems import Problem, of_system
@@ -39,6 +40,7 @@ def part(module: str, name: str, extra: str) -> Any:
 @click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 @bad_cells_option
 @written_options
+@sheet_option
 def report(
     model: str,
     data: str,
@@ -48,6 +50,7 @@ def report(
     drop: tuple[str, ...],
     bad_cells: str,
     said: dict[str, Any],
+    sheet: str | None,
 ) -> None:
     """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
 
@@ -57,7 +60,7 @@ def report(
     """
     render = part("natpn.report", "render", "report")
     check_out(out, PAGE, model, data, ood)
-    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said)
+    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said, sheet)
     write_text(out, render(saved.model, X, y, ood=other), PAGE)
     if out != "-":
         say(f"report  {out}")

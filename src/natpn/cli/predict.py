@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from natpn.cli.bad_cells import BadCells, bad_cells_option
+from natpn.cli.excel_files import sheet_option
 from natpn.cli.models import features, load, located, prepared
 from natpn.cli.printing import progress
 from natpn.cli.problems import Problem
@@ -28,6 +29,7 @@ from natpn.cli.written_options import written_as, written_options
 )
 @bad_cells_option
 @written_options
+@sheet_option
 @click.option(
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
@@ -40,6 +42,7 @@ def predict(
     coverage: float,
     bad_cells: str,
     said: dict[str, Any],
+    sheet: str | None,
     form: str | None,
 ) -> None:
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
@@ -58,7 +61,7 @@ def predict(
     saved = load(model)
     keep = [identifier] if identifier else []
     bad = BadCells(bad_cells)
-    with opened(data, written_as(said, saved.written)) as source:
+    with opened(data, written_as(said, saved.written), sheet) as source:
         names = features(saved, source, drop, keep)
         first = 0
         with replacing(out, PREDICTIONS) as file, progress(source, "predict") as advance:

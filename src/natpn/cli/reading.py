@@ -19,6 +19,7 @@ from natpn.cli.csv_files import open_csv
 from natpn.cli.excel_files import open_excel
 from natpn.cli.packed import GZIP, ZIP, Stream, in_utf8, open_zip, seekable, unpacked_gzip, unpacked_zip
 from natpn.cli.parquet_files import open_parquet
+from natpn.cli.printing import note
 from natpn.cli.problems import Problem, of_system
 from natpn.cli.source import Source
 from natpn.tabular.written import PLAIN, Written
@@ -50,12 +51,13 @@ class Content:
 
 
 @contextlib.contextmanager
-def opened(path: str, written: Written = PLAIN) -> Iterator[Source]:
+def opened(path: str, written: Written = PLAIN, sheet: str | None = None) -> Iterator[Source]:
     """Open a table for reading.
 
     Args:
         path: A CSV, Parquet or Excel file, "-" for standard input.
         written: How it writes its values.
+        sheet: The sheet of an Excel file; None takes the first.
 
     Raises:
         Problem: If there is none, it is empty, or it is none of these.
@@ -66,8 +68,11 @@ def opened(path: str, written: Written = PLAIN) -> Iterator[Source]:
         if not content.head:
             raise Problem(f"{name} is empty; expected a CSV file with a header, or a Parquet file.")
         if content.is_excel:
-            yield open_excel(name, content.on_disk(), written)
-        elif content.head[:4] == _PARQUET:
+            yield open_excel(name, content.on_disk(), written, sheet)
+            return
+        if sheet is not None:
+            note(f"{name} is not an Excel file, and has no sheets; --sheet {sheet} means nothing there")
+        if content.head[:4] == _PARQUET:
             yield open_parquet(name, content.on_disk(), written)
         else:
             _check_text(name, path, content.head, written)
@@ -75,12 +80,21 @@ def opened(path: str, written: Written = PLAIN) -> Iterator[Source]:
             yield open_csv(name, _text(content, name, written), content.size, written, again)
 
 
-def read(path: str, needed: list[str] | None = None, written: Written = PLAIN) -> tuple[Source, Any]:
-    """Return a whole file as one table, with some of its columns or all of them."""
+def read(path: str, written: Written = PLAIN, sheet: str | None = None) -> tuple[Source, Any]:
+    """Return a whole file as one table.
+
+    Args:
+        path: A CSV, Parquet or Excel file, "-" for standard input.
+        written: How it writes its values.
+        sheet: The sheet of an Excel file; None takes the first.
+
+    Raises:
+        Problem: If it cannot be read, or has no rows.
+    """
     import pyarrow as pa
 
-    with opened(path, written) as source:
-        tables = list(source.batches(source.names if needed is None else needed))
+    with opened(path, written, sheet) as source:
+        tables = list(source.batches(source.names))
     if not tables:
         raise Problem(f"{source.name} has a header and no rows; add some.")
     return source, pa.concat_tables(tables).combine_chunks()
