@@ -1,5 +1,7 @@
 """Files as people have them: each is read right, or what was made of it is said, with the cure."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -67,18 +69,136 @@ def test_a_german_file_is_read_by_its_options_and_remembered(clean, tmp_path, mo
     )
 
 
-def test_units_are_told_to_be_taken_away(tmp_path):
-    cells = table(price=[f"€{rent:,.0f}" for rent in RENT], share=[f"{i % 90 + 1}%" for i in range(N)])
-    result = done(fit(saved(tmp_path / "a.csv", cells), tmp_path / "m"))
+def amounts(form, numbers=AREA):
+    """Numbers with a unit, but for one that is plain and one that is missing."""
+    return [*(form.format(number) for number in numbers[:-2]), str(numbers[-2]), "n/a"]
+
+
+@pytest.mark.parametrize(
+    ("form", "unit"),
+    [("€{}", "€"), ("$ -{}", "$"), ("-${}", "$"), ("{}%", "%"), ("{} £", "£"), ("CHF {}", "CHF"), ("{}USD", "USD")],
+)
+def test_numbers_with_a_unit_are_numbers(form, unit, tmp_path):
+    path = saved(tmp_path / "a.csv", table(area=amounts(form)))
+    result = done(fit(path, tmp_path / "m"))
+    assert result.stderr == ""
+    sign = -1 if "-" in form else 1
+    numbers = sorted([*(sign * area for area in AREA[:-2]), AREA[-2]])
+    line = f"area number, in {unit} {numbers[0]:g} to {numbers[-1]:g} 1.7 % missing"
+    assert " ".join(result.stdout.splitlines()[1].split()) == line
+    column = columns_of(tmp_path / "m")["area"]
+    assert (column.minimum, column.maximum) == (numbers[0], numbers[-1])
+    # the same file, and the same numbers without the unit
+    plain = saved(tmp_path / "b.csv", table(area=[*(str(sign * area) for area in AREA[:-2]), str(AREA[-2]), ""]))
+    assert predictions(tmp_path / "m", path) == predictions(tmp_path / "m", plain)
+
+
+def test_targets_may_have_a_unit_which_the_model_remembers(clean, tmp_path):
+    path = saved(tmp_path / "a.csv", table(area=[f"{area} %" for area in AREA], rent=[f"€{rent}" for rent in RENT]))
+    for options in ([], ["--task", "numbers"]):
+        result = done(fit(path, tmp_path / "m", *options))
+        assert "target  rent: numbers in €, family" in result.stdout
+    scored = done(run("evaluate", tmp_path / "m", path))
+    assert scored.stdout == done(run("evaluate", tmp_path / "m", clean[0])).stdout
+    # another unit, and one where training had none, are bad cells
+    other = saved(tmp_path / "b.csv", table(rent=[f"${rent}" for rent in RENT]))
+    cell = f"line 2, column 'rent': '${RENT[0]}' is not a finite number in €, as is needed there; correct it"
+    assert cell in refused(run("evaluate", tmp_path / "m", other))
+    sentence = refused(run("evaluate", clean[1], path))
+    assert f"line 2, column 'area': '{AREA[0]} %' is not a finite number without a unit, as is needed there" in sentence
+    result = done(run("predict", clean[1], path, "--bad-cells", "missing"))
+    assert f"'area': {N} cells that are not of its kind are counted as missing" in result.stderr
+
+
+def test_the_server_reads_the_units_of_a_model(tmp_path, monkeypatch):
+    done(fit(saved(tmp_path / "a.csv", table(area=[f"€{area}" for area in AREA])), tmp_path / "m"))
+    expected = predictions(tmp_path / "m", tmp_path / "a.csv")
+    served = []
+    monkeypatch.setattr("natpn.serve.server.create_app", lambda model, **options: served.append(options) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        natpn.serve.run(tmp_path / "m")
+    row = {"area": f"{AREA[0]} €", "kind": KIND[0], "built": str(DAY[0])}
+    body = "\n".join([",".join(row), ",".join(row.values())])
+    with client_of(create_app(natpn.load(tmp_path / "m"), written=served[0]["written"])) as client:
+        answers = [client.post("/predict", json=row | {"area": area}) for area in (row["area"], AREA[0])]
+        answers.append(client.post("/predict", content=body, headers={"content-type": "text/csv"}))
+        wrong = client.post("/predict", json=row | {"area": "$50"})
+    for answer in answers:
+        found = answer.json()
+        assert found.get("rows", [found])[0]["prediction"] == pytest.approx(expected[0], rel=1e-6)
+    assert wrong.status_code == 422
+    assert "expected a finite number, but '$50' is not a finite number in €" in wrong.text
+
+
+def test_two_units_are_no_numbers(tmp_path):
+    price = [f"{'€' if i % 3 else '$'}{rent:,.0f}" for i, rent in enumerate(RENT)]
+    path = saved(tmp_path / "a.csv", table(price=price))
+    looks = "'price' is read as categories, but looks like numbers in $ and €, as '"
+    result = done(fit(path, tmp_path / "m"))
     assert kinds(tmp_path / "m")["price"] == "category"
-    assert "'price' is read as categories, but looks like numbers, as '€" in result.stderr
-    assert "write them without € and say --thousands ','" in result.stderr
-    assert "'share' is read as categories, but looks like numbers" in result.stderr
-    assert "write them without %" in result.stderr
-    cells = table(rent=[f"€{rent:,.0f}" for rent in RENT])
-    assert "--target rent: it looks like numbers, as '€" in refused(
-        fit(saved(tmp_path / "b.csv", cells), tmp_path / "m")
+    assert looks in result.stderr
+    assert "'; convert them to one unit and say --thousands ','\n" in result.stderr
+    result = done(fit(path, tmp_path / "m", "--thousands", ","))
+    assert looks in result.stderr
+    assert "'; convert them to one unit\n" in result.stderr
+    sentence = refused(fit(path, tmp_path / "m", target="price"))
+    assert "--target price: it looks like numbers in $ and €" in sentence
+    # one in another unit is a mistake, as any other cell among numbers is
+    price = ["$12" if i == 7 else f"{rent:.0f} €" for i, rent in enumerate(RENT)]
+    path = saved(tmp_path / "b.csv", table(price=price))
+    sentence = refused(fit(path, tmp_path / "m"))
+    assert (
+        "line 9, column 'price': '$12' is not a finite number in €, but most of the column is; correct it" in sentence
     )
+    done(fit(path, tmp_path / "m", "--bad-cells", "missing"))
+    assert columns_of(tmp_path / "m")["price"].minimum > 1000
+
+
+@pytest.mark.parametrize("form", ["€{}", "-{} EUR"])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [("1,{:03}", ["--thousands", ","]), ("{},5", ["--decimal", ","]), ("12,34,{:03}", ["--thousands", ","])],
+)
+@pytest.mark.parametrize("target", ["x", "y"])
+def test_a_unit_changes_nothing_of_separators(target, number, options, form, tmp_path):
+    numbers = [number.format(37 * i % 97) for i in range(N)]
+    cells = {"x": numbers, "kind": KIND, "y": [str(i % 7) for i in range(N)]}
+    cells["x"] = [form.replace("€", "").replace(" EUR", "").format(text) for text in numbers]
+    plain = saved(tmp_path / "plain.csv", cells)
+    cells["x"] = [form.format(text) for text in numbers]
+    amount = saved(tmp_path / "amount.csv", cells)
+    # what is said without options is the same, but for the cell that it shows
+    said = [fit(path, tmp_path / "m", target=target).stderr for path in (plain, amount)]
+    assert f"say {options[0]} ','" in said[0]
+    assert re.sub("€| EUR", "", said[1].replace(amount, plain)) == said[0]
+    # and so is what is read with them
+    for path in (plain, amount):
+        done(fit(path, f"{path}.model", *options, target=target))
+    assert columns_of(f"{plain}.model") == columns_of(f"{amount}.model")
+    scored = [done(run("evaluate", f"{path}.model", path)).stdout for path in (plain, amount)]
+    assert scored[0] == scored[1]
+
+
+def test_a_sheet_with_units_in_a_workbook_of_others(clean, tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["Homes by area", None, "see the next sheet"])
+    sheet = book.create_sheet("homes 2024")
+    sheet.append(["area", "kind", "built", "rent"])
+    for area, *others, rent in zip(AREA, KIND, DAY, RENT, strict=True):
+        sheet.append([area, *others, f"€ {rent:,.2f}"])
+    book.save(tmp_path / "a.xlsx")
+    options = ["--sheet", "homes 2024", "--thousands", ","]
+    result = done(fit(tmp_path / "a.xlsx", tmp_path / "m", *options))
+    assert result.stderr == ""
+    assert "target  rent: numbers in €, family" in result.stdout
+    assert columns_of(tmp_path / "m") == columns_of(clean[1])
+    # which sheet is not remembered, how its cells are written is
+    result = run("predict", tmp_path / "m", tmp_path / "a.xlsx")
+    assert "its first sheet, 'Sheet', is read, and 'homes 2024' is not; --sheet names another\n" in result.stderr
+    assert "lacks the columns 'area'" in result.stderr
+    scored = done(run("evaluate", tmp_path / "m", tmp_path / "a.xlsx", "--sheet", "homes 2024"))
+    assert scored.stdout == done(run("evaluate", tmp_path / "m", clean[0])).stdout
 
 
 @pytest.mark.parametrize(

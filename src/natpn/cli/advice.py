@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from natpn.cli.looks import look, placeholder
 from natpn.cli.problems import listed
+from natpn.tabular.written import PLAIN, Written
 
 FEW_ROWS = 20  # below which nothing is said of ids and targets
 GIVEN_AWAY = 0.99
@@ -23,7 +24,9 @@ _ROWS, _COLUMNS, _FOLDS = 1000, 1000, 5  # rows and columns that are looked at f
 _ID = re.compile(r"(?:^|[\W_])(?:id|key|uuid|guid|idx|index|row)(?:$|[\W_])|[a-z]I[dD]$|^Unnamed: 0$", re.ASCII)
 
 
-def remarks(X: Any, y: NDArray[Any], target: str, columns: Sequence[Any], guessed: Sequence[str]) -> Iterator[str]:
+def remarks(
+    X: Any, y: NDArray[Any], target: str, columns: Sequence[Any], guessed: Sequence[str], written: Written = PLAIN
+) -> Iterator[str]:
     """Yield a sentence with the cure for each thing that is probably not meant.
 
     Args:
@@ -32,11 +35,12 @@ def remarks(X: Any, y: NDArray[Any], target: str, columns: Sequence[Any], guesse
         target: Their name.
         columns: The features as `natpn.tabular` knows them.
         guessed: Those of them that are categories by what they hold, not by what they were said to be.
+        written: How their file writes values.
     """
     known = set()  # of which something has been said
     for name in guessed:
         counts = {pair["values"]: pair["counts"] for pair in X[name].value_counts().to_pylist() if pair["values"]}
-        seen, sign = look(counts), placeholder(counts)
+        seen, sign = look(counts, written), placeholder(counts)
         if seen:
             known.add(name)
             yield f"{name!r} is read as categories, but {seen}"

@@ -7,6 +7,7 @@ there are categories.
 A column of which at least nine texts in ten are of one kind, or all but such as "-", is one of that kind with mistakes
 in it: the first is named and the file refused, or they count as missing values, as `--bad-cells` says. So is a column
 of numbers with decimal commas or separators of thousands, unless `--decimal` and `--thousands` say how to read them.
+Numbers may have a unit sign, the same in all of the column: it is found in training and remembered.
 """
 
 from collections.abc import Callable
@@ -17,51 +18,84 @@ from natpn.cli.bad_cells import BadCells
 from natpn.cli.distinct import Place, Texts, encoded, is_text, texts_of
 from natpn.cli.looks import number_options
 from natpn.cli.problems import Problem
+from natpn.cli.source import Source
 from natpn.tabular.written import PLAIN, Written
 
 _MISSING = "say --bad-cells missing"
 
 
-def infer(values: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN) -> Any:
-    """Return a column of texts as what it holds.
+def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
+    """Return a column of texts as what it holds; the unit of numbers is put down in the source.
+
+    Args:
+        values: The column.
+        name: Its name.
+        source: The file.
+        bad: What to do with cells that are not of the column's kind.
 
     Raises:
         Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
     import pyarrow as pa
 
-    from natpn.tabular.texts import kind_of_texts
+    from natpn.tabular.texts import kind_of_texts, unit_of_texts
 
+    written = source.written
     numbers = _plain_numbers(values, written)
     if numbers is not None:
         return numbers
-    texts = texts_of(values, name, where, place)
-    kind, wrong = kind_of_texts(texts.counts(), written)
-    _refuse_separators(texts, kind, written)
+    texts = texts_of(values, name, source.name, source.place)
+    counts = texts.counts()
+    unit = unit_of_texts(counts)
+    kind, wrong = kind_of_texts(counts, written, unit)
+    _refuse_separators(texts, kind, written, unit)
     if kind == "category":
         return categories(values)
     if wrong and not bad.are_missing:
         spot, text = texts.at(wrong)
-        fact = _fact(text, kind, written)
+        fact = _fact(text, kind, written, unit)
         raise Problem(f"{spot}: {fact}, but most of the column is; correct it, {_cures(name, text)}")
     if kind == "empty":
         return pa.nulls(len(values), pa.string())
-    return _typed(texts, kind, _reader(kind, written), wrong, bad)
+    if kind == "number" and unit:
+        source.units[name] = unit
+    return _typed(texts, kind, _reader(kind, written, unit), wrong, bad)
 
 
-def mended(values: Any, name: str, where: str, place: Place, bad: BadCells, written: Written = PLAIN) -> Any:
+def find_unit(values: Any, name: str, source: Source) -> None:
+    """Put down in the source which unit a column has, whose texts have to be numbers.
+
+    Args:
+        values: The column.
+        name: Its name.
+        source: The file.
+    """
+    from natpn.tabular.texts import unit_of_texts
+
+    if is_text(values.type) and _plain_numbers(values, source.written) is None:
+        unit = unit_of_texts(texts_of(values, name, source.name, source.place).counts())
+        source.units.update({name: unit} if unit else {})
+
+
+def mended(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     """Return texts that have a type of their own, as in Parquet: as categories, unless nearly all are numbers.
+
+    Args:
+        values: The column.
+        name: Its name.
+        source: The file.
+        bad: What to do with cells that are not of the column's kind.
 
     Raises:
         Problem: If nearly all are numbers; with the first text that is not.
     """
     from natpn.tabular.texts import kind_of_texts
 
-    texts = texts_of(values, name, where, place)
-    kind, wrong = kind_of_texts(texts.counts(), written)
+    texts = texts_of(values, name, source.name, source.place)
+    kind, wrong = kind_of_texts(texts.counts(), source.written)
     if kind != "number" or not wrong:
         return encoded(values)
-    return infer(values, name, where, place, bad, written)
+    return infer(values, name, source, bad)
 
 
 def convert(
@@ -170,12 +204,12 @@ def _cures(name: str, text: str) -> str:
     return f"leave it empty, {na}{_MISSING}, or say --category {name} if they are names."
 
 
-def _reader(kind: str, written: Written) -> Callable[[str], Any]:
+def _reader(kind: str, written: Written, unit: str) -> Callable[[str], Any]:
     from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
 
-    if kind == "boolean":
-        return truth_of_text
-    return partial(number_of_text if kind == "number" else date_of_text, written=written)
+    if kind == "number":
+        return partial(number_of_text, written=written, unit=unit)
+    return truth_of_text if kind == "boolean" else partial(date_of_text, written=written)
 
 
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
@@ -187,11 +221,11 @@ def _fails(read: Callable[[str], Any], text: str) -> str | None:
     return None
 
 
-def _fact(text: str, kind: str, written: Written) -> str:
+def _fact(text: str, kind: str, written: Written, unit: str) -> str:
     """Say what is wrong with a text that is not like the rest."""
     from natpn.tabular.texts import date_of_text, shown
 
-    fact = _fails(_reader(kind, written), text)
+    fact = _fails(_reader(kind, written, unit), text)
     if fact is None:  # a date, so it is the time zone
         zone = getattr(date_of_text(text, written), "tzinfo", None)
         return f"{shown(text)} is a date {'without' if zone is None else 'with'} a time zone"
@@ -219,28 +253,33 @@ def _typed(texts: Texts, kind: str, read: Callable[[str], Any], wrong: list[str]
     return texts.mapped(micro, pa.int64()).cast(pa.timestamp("us", zone))
 
 
-def _refuse_separators(texts: Texts, kind: str, written: Written) -> None:
+def _refuse_separators(texts: Texts, kind: str, written: Written, unit: str) -> None:
     """Refuse numbers with decimal commas or separators of thousands that are not those of the file, if they make it up.
 
     Raises:
         Problem: With one whose meaning is sure, if there is one, and what to do.
     """
-    from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
+    from natpn.tabular.texts import MOSTLY, is_mark, separator_advice
+    from natpn.tabular.units import split_unit
 
     if kind not in ("number", "category"):
         return
     counts = texts.counts()
     marked = [text for text in texts.distinct if not is_mark(text)]
-    plain = [text for text in marked if not _fails(partial(number_of_text, written=written), text)]
+    plain = [text for text in marked if not _fails(_reader("number", written, unit), text)]
     others = set(marked).difference(plain)
+    if unit:  # numbers in another one are none, whatever their separators
+        others = {text for text in others if split_unit(text)[1] in ("", unit)}
     advice = {text: separator_advice(text) for text in texts.distinct if text in others}
-    separated = [text for text in advice if advice[text] or _fails(number_of_text, text) is None]
+    # In a plain file, what is a number in plain form is none of the others.
+    read = None if written.has_plain_numbers else _reader("number", PLAIN, unit)
+    separated = [text for text in advice if advice[text] or (read is not None and not _fails(read, text))]
     if not separated or sum(counts[text] for text in (*separated, *plain)) < MOSTLY * sum(counts[t] for t in marked):
         return
     sure = [text for text in separated if "decimal comma" in str(advice[text])]
     spot, text = texts.at(sure or separated)
     said = advice[text] if written.has_plain_numbers else "is not written as the options say; correct it"
-    options = number_options([*separated, *plain])
+    options = number_options([split_unit(text)[0] for text in (*separated, *plain)])
     cure = f", say {options}" if options else ""
     raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or say --category {texts.name} if they are names.")
 

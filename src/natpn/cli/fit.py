@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from natpn.cli.advice import remarks
 from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.columns import categories, check_type, infer, mended
+from natpn.cli.columns import categories, check_type, find_unit, infer, mended
 from natpn.cli.distinct import is_text, known
 from natpn.cli.excel_files import sheet_option
 from natpn.cli.models import Saved, check_place, save
@@ -126,7 +127,7 @@ def fit(
         raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
     if is_first_process():
         tell_columns(source, X, y, target, category)
-    train(X, y, target, drop, options, out, source.written)
+    train(X, y, target, drop, options, out, replace(source.written, units=source.units))
 
 
 def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
@@ -135,10 +136,10 @@ def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category:
 
     columns = TableTransform().fit(X).columns
     say(f"columns of {source.name}, as they are read:")
-    for line in column_lines(columns):
+    for line in column_lines(columns, source.units):
         say(line)
     guessed = [c.name for c in columns if source.texts and c.kind == "category" and c.name not in category]
-    for remark in remarks(X, y, target, columns, guessed):
+    for remark in remarks(X, y, target, columns, guessed, source.written):
         note(remark)
 
 
@@ -188,7 +189,7 @@ def _feature(values: Any, name: str, source: Source, is_category: bool, bad: Bad
         return categories(values) if source.texts else values.cast(pa.string()).dictionary_encode()
     if not is_text(values.type):
         return values
-    return (infer if source.texts else mended)(values, name, source.name, source.place, bad, source.written)
+    return (infer if source.texts else mended)(values, name, source, bad)
 
 
 def _choices(name: str, names: list[str]) -> str:
@@ -205,13 +206,15 @@ def target_of(
     if said is None:
         # Counted below, where the cells are read for good.
         bad_once = BadCells(bad.option)
-        found = infer(column, name, source.name, source.place, bad_once, source.written) if source.texts else column
+        found = infer(column, name, source, bad_once) if source.texts else column
         classes = holds_classes(found, name)
     if classes:
         y, kept = labels(column, name, source)
         if said is None:
-            check_labels(y, name)
+            check_labels(y, name, source.written)
         return y, kept
+    if said is not None:
+        find_unit(column, name, source)
     values = numbers(column, name, source, bad, "say --task classes")
     kept = np.flatnonzero(~np.isnan(values))
     return values[kept], kept
@@ -255,7 +258,8 @@ def train(
     else:
         found = scores(model, X.take(scored), y[scored])
     save(saved)
-    what = f"{len(model.classes_)} classes" if classes else "numbers"
+    unit = f" in {written.units[target]}" if target in written.units else ""
+    what = f"{len(model.classes_)} classes" if classes else f"numbers{unit}"
     why = f", for {model.family_.suits}" if options.get("family") == "auto" else ""
     say(f"target  {target}: {what}, family {model.family_!r}{why}")
     if model.folds_:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, shown
+from natpn.tabular.units import split_unit
 from natpn.tabular.written import ORDERS, PLAIN, Written
 
 # In this order: what can be thousands is that.
@@ -31,8 +32,7 @@ _FORMATS = (
     "%B %d, %Y",
 )
 DATES = [Written(dates=form) for form in (*ORDERS, *_FORMATS)]
-_UNIT = r"[€$£¥₹%]|CHF|EUR|USD|GBP"
-_AMOUNT = re.compile(rf"(?P<before>{_UNIT})?\s*(?P<number>[+-]?\d[\d.,'’\s]*?)\s*(?P<after>{_UNIT})?")
+_NUMBER = re.compile(r"[+-]?\d[\d.,'’\s]*")
 _SOME = 500  # texts that are looked at
 
 
@@ -46,11 +46,12 @@ def number_options(texts: Sequence[str]) -> str | None:
     return " ".join(filter(None, (decimal, thousands)))
 
 
-def look(counts: Mapping[str, int]) -> str | None:
+def look(counts: Mapping[str, int], written: Written = PLAIN) -> str | None:
     """Say what texts look like, if that is numbers or dates, and what to do to have them read as such.
 
     Args:
         counts: How often there is each text.
+        written: How their file writes values, by what has been said of it.
     """
     texts = sorted((text for text in counts if not is_mark(text)), key=lambda text: -counts[text])[:_SOME]
     least = MOSTLY * sum(counts[text] for text in texts)
@@ -58,16 +59,17 @@ def look(counts: Mapping[str, int]) -> str | None:
     if texts and forms:
         options = " or ".join(f"--dates {form if form in ORDERS else repr(form)}" for form in forms[:2])
         return f"looks like dates, as {shown(texts[0])}; say {options}{', whichever it is' if len(forms) > 1 else ''}"
-    amounts = {text: found for text in texts if (found := _AMOUNT.fullmatch(text.strip()))}
+    amounts = {text: found for text in texts if _NUMBER.fullmatch((found := split_unit(text))[0])}
     if not amounts or sum(counts[text] for text in amounts) < least:
         return None
-    numbers = [found["number"] for found in amounts.values()]
-    needed = "" if _are_numbers(numbers, PLAIN) else number_options(numbers)
+    numbers = [number for number, _ in amounts.values()]
+    needed = "" if _are_numbers(numbers, written) else number_options(numbers)
     if needed is None:
         return None
-    units = sorted({unit for found in amounts.values() for unit in (found["before"], found["after"]) if unit})
-    cures = [f"write them without {' and '.join(units)}"] * bool(units) + [f"say {needed}"] * bool(needed)
-    return f"looks like numbers, as {shown(texts[0])}; {' and '.join(cures)}" if cures else None
+    units = sorted({unit for _, unit in amounts.values() if unit})
+    several = f" in {', '.join(units[:-1])} and {units[-1]}" if len(units) > 1 else ""
+    cures = ["convert them to one unit"] * bool(several) + [f"say {needed}"] * bool(needed)
+    return f"looks like numbers{several}, as {shown(texts[0])}; {' and '.join(cures)}" if cures else None
 
 
 def placeholder(counts: Mapping[str, int]) -> str | None:

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,13 +50,15 @@ def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) ->
         yield f"  Of the two classes, {str(model.classes_[1])!r} is the second."
 
 
-def column_lines(columns: Sequence[Any]) -> Iterator[str]:
+def column_lines(columns: Sequence[Any], units: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each of the first columns: its name, kind, what it holds and the share missing; then the rest.
 
     Args:
         columns: The columns of a table (`natpn.tabular.Column`).
+        units: The units of those that have one, by name.
     """
-    cells = [(_short(c.name), c.words[0], _printable(c.facts), _missing(c)) for c in columns[:LISTED]]
+    kinds = [c.words[0] + (f", in {units[c.name]}" if c.name in units else "") for c in columns[:LISTED]]
+    cells = [(_short(c.name), kind, _printable(c.facts), _missing(c)) for c, kind in zip(columns, kinds, strict=False)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

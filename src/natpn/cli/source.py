@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from natpn.cli.problems import Problem, listed
@@ -24,6 +24,7 @@ class Source(ABC):
         unit: That unit, bytes or rows.
         written: How it writes numbers, dates and missing values.
         position: How much has been read.
+        units: The sign beside the numbers of a column, where there is one: those of the model, and what a fit finds.
     """
 
     name: str
@@ -33,8 +34,10 @@ class Source(ABC):
     unit: str
     written: Written = PLAIN
     position: int = 0
+    units: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.units = dict(self.written.units)
         twice = sorted(n for n, count in Counter(self.names).items() if count > 1)
         if twice:
             raise Problem(f"{self.name} has more than one column of the name {listed(twice)}; rename them.")

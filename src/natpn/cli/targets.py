@@ -16,6 +16,7 @@ from natpn.cli.looks import look
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, listed
 from natpn.cli.source import Source
+from natpn.tabular.written import Written
 
 FEW = 20
 
@@ -51,15 +52,20 @@ def holds_classes(column: Any, name: str) -> bool:
     )
 
 
-def check_labels(y: NDArray[Any], name: str) -> None:
+def check_labels(y: NDArray[Any], name: str, written: Written) -> None:
     """Refuse texts of which nearly every row has another: nobody would call them classes.
+
+    Args:
+        y: The labels.
+        name: The name of the target.
+        written: How their file writes values.
 
     Raises:
         Problem: With one of them.
     """
     count = len(np.unique(y))
     if count > FEW and count > len(y) / 2:
-        seen = look(Counter(map(str, y.tolist())))
+        seen = look(Counter(map(str, y.tolist())), written)
         if seen:
             raise Problem(f"--target {name}: it {seen}, or say --task classes if each is a class.")
         raise Problem(
@@ -148,7 +154,7 @@ def numbers(
 
     values = truth_values(_plain(column))
     if is_text(values.type):
-        read = partial(number_of_text, written=source.written)
+        read = partial(number_of_text, written=source.written, unit=source.units.get(name, ""))
         values = read_texts(values, "number", read, name, source.name, source.place, bad, cure, source.written)
     try:
         if pa.types.is_boolean(values.type):

@@ -37,7 +37,7 @@ class TableReader:
         self._names = [column.name for column in columns]
         self._set = frozenset(self._names)
         self._max_rows = max_rows
-        self._from_json = [(column.name, json_check(column)) for column in columns]
+        self._from_json = [(column.name, json_check(column, Written(units=written.units))) for column in columns]
         self._from_text = [(column.name, text_check(column, written)) for column in columns]
 
     def json(self, body: bytes) -> tuple[list[Row], bool]:
@@ -237,12 +237,14 @@ def too_many(count: int | None, limit: int) -> RequestError:
     return RequestError(413, f"At most {limit} rows are answered at once, got {came}. Send them in several requests.")
 
 
-def json_check(column: Column) -> Check:
+def json_check(column: Column, written: Written = PLAIN) -> Check:
     """Return a function that gives a JSON value of the column as the model takes it, or raises a ValueError.
 
-    A text is read as in a CSV that writes values plainly.
+    Args:
+        column: The column.
+        written: How texts write values: plainly, but with the units of training.
     """
-    read = text_check(column)
+    read = text_check(column, written)
     if isinstance(column, NumberColumn):
         others: Check = _number
     elif isinstance(column, BooleanColumn):

@@ -98,7 +98,7 @@ class NumberColumn(Column):
 
     def read_text(self, text: str, written: Written = PLAIN) -> float | None:
         """Return the number that a text stands for, None if it stands for a missing one."""
-        return number_of_text(text, written)
+        return number_of_text(text, written, written.units.get(self.name, ""))
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""

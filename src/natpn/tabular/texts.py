@@ -6,6 +6,7 @@
 | NA, n/a, NaN, null, None and their like (`MARKS`), in any case | numbers, truth values, dates | missing |
 | the same | categories | a value if training had it as one, as Namibia's code NA, and else missing |
 | 12, -1.5, .5, 1e3 | numbers | that number: ASCII digits and a point, neither 1_000 nor 0x1F nor inf |
+| €12, 12 EUR, 12% | numbers | 12, if the column has that unit (`units`); other units are never mixed with it |
 | true, false, 1, 0, in any case | truth values | that truth value |
 | 2024-12-31, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
 | anything | categories | itself |
@@ -16,10 +17,13 @@ and missing values in other ways, which `Written` describes.
 
 import datetime
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import isfinite
 from typing import Literal
 
+from natpn.tabular.units import has_unit, split_unit
 from natpn.tabular.written import PLAIN, Written
 
 Kind = Literal["number", "boolean", "date", "category", "empty"]
@@ -43,15 +47,23 @@ def is_mark(text: str) -> bool:
     return text.strip().lower() in MARKS
 
 
-def number_of_text(text: str, written: Written = PLAIN) -> float | None:
+def number_of_text(text: str, written: Written = PLAIN, unit: str = "") -> float | None:
     """Return the number that a text stands for, None if it stands for a missing value.
 
+    Args:
+        text: The text.
+        written: How its file writes numbers.
+        unit: The sign that may stand before or after the number; none if empty.
+
     Raises:
-        ValueError: If it is neither, or too large for float64.
+        ValueError: If it is neither, has another sign, or is too large for float64.
     """
-    number = _number(text, written)
+    number = _number(text, written, unit)
     if number is not None or is_mark(text):
         return number
+    other = split_unit(text)[1]
+    if other != unit and _number(text, written, other) is not None:
+        raise ValueError(f"{shown(text)} is not a finite number {f'in {unit}' if unit else 'without a unit'}")
     advice = separator_advice(text) if written.has_plain_numbers else None
     raise ValueError(f"{shown(text)} is not a finite number" + (f": it {advice}" if advice else ""))
 
@@ -83,17 +95,32 @@ def date_of_text(text: str, written: Written = PLAIN) -> datetime.datetime | Non
 def separator_advice(text: str) -> str | None:
     """Say what to do about a number with separators of thousands or a decimal comma; None if it is not one.
 
-    9,171 may be either: then nothing is said of what it would be as a decimal.
+    9,171 may be either: then nothing is said of what it would be as a decimal. A unit sign beside it changes nothing.
     """
-    plain = text.strip()
-    if _GROUPED.fullmatch(plain):
+    number, _ = split_unit(text)
+    if _GROUPED.fullmatch(number):
         return "has a separator, perhaps of thousands; write thousands without one, and decimals with a point"
-    if _COMMA.fullmatch(plain):
-        return f"has a decimal comma; write {plain.replace(',', '.')}"
+    if _COMMA.fullmatch(number):
+        return f"has a decimal comma; write {text.strip().replace(',', '.')}"
     return None
 
 
-def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN) -> tuple[Kind, list[str]]:
+def unit_of_texts(counts: Mapping[str, int]) -> str:
+    """Return the most frequent unit sign beside numbers, however these are written; nothing if there is none.
+
+    Args:
+        counts: How often there is each text.
+    """
+    if not has_unit("\n".join(counts)):  # of most columns that is all there is to know, and a text at a time takes long
+        return ""
+    units: Counter[str] = Counter()
+    for text, count in counts.items():
+        units[split_unit(text)[1]] += count
+    del units[""]
+    return max(units, key=lambda unit: units[unit], default="")
+
+
+def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN, unit: str = "") -> tuple[Kind, list[str]]:
     """Return the kind of column that texts call for, and which of them are not of that kind.
 
     Texts of which at least nine in ten are of one kind are of that kind; what people write for missing values, as "-",
@@ -102,12 +129,13 @@ def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN) -> tuple[
     Args:
         counts: How often there is each text.
         written: How the file writes values.
+        unit: The sign that numbers may have.
     """
     known = [text for text in counts if not is_mark(text)]
     if not known:
         return "empty", []
     readers: list[tuple[Kind, Callable[[list[str], Written], list[str]]]]
-    readers = [("number", _no_numbers), ("boolean", _no_truths), ("date", _no_dates)]
+    readers = [("number", partial(_no_numbers, unit=unit)), ("boolean", _no_truths), ("date", _no_dates)]
     for kind, others in readers:
         bad = others(known, written)
         if len(bad) == len(known):
@@ -125,12 +153,15 @@ def shown(text: str) -> str:
     return repr(plain) if len(plain) <= 60 else repr(plain[:60]) + "…"
 
 
-def _number(text: str, written: Written) -> float | None:
+def _number(text: str, written: Written, unit: str) -> float | None:
     plain = written.number(text.strip())
-    if plain is None or not _NUMBER.fullmatch(plain):
+    if plain is not None and _NUMBER.fullmatch(plain):
+        number = float(plain)
+        return number if isfinite(number) else None
+    if not unit:
         return None
-    number = float(plain)
-    return number if isfinite(number) else None
+    beside, sign = split_unit(text)
+    return _number(beside, written, "") if sign == unit else None
 
 
 def _date(text: str, written: Written) -> datetime.datetime | None:
@@ -144,8 +175,8 @@ def _date(text: str, written: Written) -> datetime.datetime | None:
         return None
 
 
-def _no_numbers(texts: list[str], written: Written) -> list[str]:
-    return [text for text in texts if _number(text, written) is None]
+def _no_numbers(texts: list[str], written: Written, unit: str) -> list[str]:
+    return [text for text in texts if _number(text, written, unit) is None]
 
 
 def _no_truths(texts: list[str], written: Written) -> list[str]:

@@ -7,17 +7,20 @@
 | dates "day-first", "month-first" | 14.12.2023, 12/14/2023 14:30 | the 14th of December 2023 |
 | dates "%d %b %y" | 14 Dec 23 | the same, by `datetime.strptime` |
 | na "-999" | -999, and -999.0 | missing |
+| units {"rent": "€"} | €12, 12 € | 12 in the column rent, where 12 is that too, and $12 is none |
 
 Dates in ISO form are read whatever `dates` says, unless they have that form as well.
 """
 
 import datetime
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
 from natpn.tabular.config import Fields
+from natpn.tabular.units import UNITS, split_unit
 
 ORDERS = ("day-first", "month-first")
 _SPACES = " \u00a0\u2009\u202f"
@@ -35,6 +38,7 @@ class Written:
         dates: "day-first", "month-first", or a format of `datetime.strptime`; ISO form alone if empty.
         na: Texts that stand for missing values, besides the usual ones.
         encoding: How characters are written.
+        units: The sign beside the numbers of a column, by its name, where there is one.
     """
 
     decimal: str = "."
@@ -42,6 +46,7 @@ class Written:
     dates: str = ""
     na: tuple[str, ...] = ()
     encoding: str = "utf-8"
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.decimal not in (".", ","):
@@ -67,7 +72,10 @@ class Written:
 
     def to_config(self) -> dict[str, Any]:
         """Return this as JSON can hold it."""
-        return asdict(self) | {"na": list(self.na)}
+        config = asdict(self) | {"na": list(self.na)}
+        if not self.units:  # as in versions that did not know of them
+            del config["units"]
+        return config
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
@@ -77,8 +85,12 @@ class Written:
             ValueError: If it is not such a description.
         """
         texts = ("decimal", "thousands", "dates", "encoding")
-        read = Fields(config, "How the table was written", [*texts, "na"])
-        return cls(**{name: read.text(name) for name in texts}, na=tuple(read.texts("na")))
+        where = "How the table was written"
+        read = Fields({"units": {}} | config if isinstance(config, dict) else config, where, [*texts, "na", "units"])
+        units = read.value("units")
+        if not isinstance(units, dict) or not all(unit in UNITS for unit in units.values()):
+            raise ValueError(f"{where}: 'units' is {units!r:.80}, but a unit sign for each of some columns is needed.")
+        return cls(**{name: read.text(name) for name in texts}, na=tuple(read.texts("na")), units=units)
 
     @classmethod
     def of_table(cls, table: dict[str, Any] | None) -> Self:
@@ -86,9 +98,10 @@ class Written:
         return cls.from_config(table["written"]) if table and "written" in table else cls()
 
     def is_missing(self, text: str) -> bool:
-        """Say whether a text is one of those that stand for missing values here, or the same number as one."""
-        plain = text.strip()
-        return plain in self.na or (bool(self.missing_numbers) and _float(self.number(plain)) in self.missing_numbers)
+        """Say whether a text is one of those that stand for missing values here, or the same number, in any unit."""
+        if text.strip() in self.na:
+            return True
+        return bool(self.missing_numbers) and _float(self.number(split_unit(text)[0])) in self.missing_numbers
 
     @property
     def has_plain_numbers(self) -> bool:
