@@ -17,6 +17,7 @@ from natpn import NatPNClassifier, load
 from natpn.densities import GaussianMixture
 from natpn.estimators import placing
 from natpn.families import FAMILIES
+from natpn.network import default
 
 FIXTURES = Path(__file__).parent / "data"
 
@@ -264,6 +265,16 @@ def test_the_model_of_an_earlier_version_is_read(schema, again, tmp_path):
     assert_allclose(distribution.familiarity, wanted["familiarity"], rtol=1e-6, atol=1e-9)
     assert_allclose(distribution.novelty_p, wanted["novelty_p"], rtol=1e-6)
     assert model.predict_set(frame).tolist() == wanted["set"]
+
+
+def test_the_number_of_knots_is_the_model_s_own(tmp_path, monkeypatch):
+    """Earlier versions gave nine to every column, however many the rows."""
+    X, y = numbers(60)
+    model = clone(REGRESSOR).fit(X, y)
+    model.save(tmp_path / "model")
+    monkeypatch.setattr(default, "KNOTS", 12)
+    assert clone(REGRESSOR).fit(X, y).predict(X).tolist() != model.predict(X).tolist()
+    assert load(tmp_path / "model").predict(X).tolist() == model.predict(X).tolist()
 
 
 def write_fixture() -> None:

@@ -42,6 +42,11 @@ def test_the_mixture_fits_the_number_of_rows():
     assert default_network(3, family, n_rows=1000).density.dim == 16 + 3
 
 
+@pytest.mark.parametrize(("n_rows", "knots"), [(10, 9), (3000, 9), (10_000, 15), (30_000, 25), (10**7, 33)])
+def test_the_pieces_fit_the_number_of_rows(n_rows, knots):
+    assert default_network(2, families.get("poisson"), n_rows).encoder.encoding.n_pieces == knots - 1
+
+
 def test_heavy_tails_do_not_take_the_components():
     """One row at 10⁴ would be the first component; softened, the direction of the bulk is."""
     x = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1.0, 1.0])

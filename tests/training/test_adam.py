@@ -25,13 +25,14 @@ def follow(flat, adam, parameters, rates):
         adam.step(flat.gradient(), rate)
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.3])
 @pytest.mark.parametrize("n_members", [None, 2])
-def test_steps_are_those_of_torch(n_members):
+def test_steps_are_those_of_torch(n_members, penalty):
     own, theirs = start(), start()
     flat = FlatParameters(own, n_members)
     assert_close(own, start(), rtol=0, atol=0)
-    follow(flat, Adam(flat.value), own, RATES)
-    torch_adam = torch.optim.Adam(theirs)
+    follow(flat, Adam(flat.value, penalty), own, RATES)
+    torch_adam = torch.optim.Adam(theirs, weight_decay=penalty)
     for rate in RATES:
         torch_adam.zero_grad()
         loss(*theirs).backward()

@@ -110,7 +110,18 @@ def test_several_networks_and_few_rows_take_fewer_steps():
         descent = Staged()._descent(session, members)
         steps[rows, size] = descent.epochs * session.train.steps(descent.batch_size)
         assert descent.learning_rate == (3e-3 if size == 1 else 5e-3)
+        assert descent.penalty == 2.4 / rows
     assert list(steps.values()) == pytest.approx([1500, 1000, 316], rel=0.05)
+
+
+def test_a_penalty_keeps_weights_small():
+    family, train, held_out = problem("normal", rows=80)
+    sizes = []
+    for penalty in (0.0, 100.0):
+        model = network(family)
+        fit(model, train, held_out, scheme=Staged(max_epochs=30, penalty=penalty))
+        sizes.append(float(model.encoder.first.weight.detach().square().sum()))
+    assert sizes[1] < 0.5 * sizes[0]
 
 
 def _session(model, train, held_out, **options):

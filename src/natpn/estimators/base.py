@@ -150,7 +150,7 @@ class NatPNEstimator(DataEstimator):
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {fraction!r}")
         check_choice("calibrate", "conformal" if self.calibrate is None else self.calibrate, ["conformal"])
 
-    def _build(self, n: int, seed: int, activation: str = ACTIVATION) -> Network:
+    def _build(self, n: int, seed: int, activation: str = ACTIVATION, knots: int | None = None) -> Network:
         shape, surprise = self.inputs_.shape, isinstance(self.inputs_, TableInputs)
         return build(
             (shape[0] - 1,) if surprise else shape,
@@ -167,6 +167,7 @@ class NatPNEstimator(DataEstimator):
             size=self.n_networks_,
             seed=seed,
             activation=activation,
+            knots=knots,
         )
 
     def _prior(self) -> Evidence | Literal["marginal"] | None:

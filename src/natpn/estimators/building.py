@@ -36,6 +36,7 @@ def build(
     size: int,
     seed: int,
     activation: str = ACTIVATION,
+    knots: int | None = None,
 ) -> Network:
     """Return an untrained network, or an ensemble of several.
 
@@ -54,6 +55,7 @@ def build(
         size: How many members.
         seed: Where their weights start.
         activation: Of the default encoder for tables.
+        knots: Of the same; by default by the number of rows.
     """
     if not isinstance(density, (str, Density)):
         raise ValueError(f"density: expected a name or a natpn.densities.Density, got {density!r}")
@@ -76,6 +78,7 @@ def build(
                     budget="gradual" if budget == "auto" else budget,
                     prior=prior,
                     activation=activation,
+                    knots=knots,
                 )
             members.append(member)
     return members[0] if size == 1 else NaturalPosteriorEnsemble(members)

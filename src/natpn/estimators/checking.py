@@ -78,7 +78,7 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation:
             f"{tuple(decoder.shape)}"
         )
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
-        network = model._build(model.n_rows_, 0, activation)
+        network = model._build(model.n_rows_, 0, activation, _knots(state))
     expected = network.state_dict()
     for name, tensor in state.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():
@@ -88,6 +88,11 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation:
     except RuntimeError as error:  # a page of names
         raise RuntimeError(f"its tensors are not those of the network: {' '.join(str(error).split()):.200} …") from None
     return network
+
+
+def _knots(state: dict[str, Tensor]) -> int | None:
+    """Return how many knots the columns of numbers have; None if there are none."""
+    return next((t.shape[-1] for name, t in state.items() if name.endswith("encoding.pieces.knots")), None)
 
 
 class _Bounded(TorchFunctionMode):

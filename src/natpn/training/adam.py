@@ -2,7 +2,8 @@
 
     m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   p ← p − rate · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
 
-m and v are moving averages of gradients g and of g², corrected for their start at zero. torch's own optimisers load
+m and v are moving averages of gradients g and of g², corrected for their start at zero. With a penalty λ the gradient
+has λp added, that of ½λp². torch's own optimisers load
 torch's compiler when the first of them is made: two seconds, which is more than a fit on small data takes.
 """
 
@@ -61,10 +62,11 @@ class Adam:
 
     Args:
         value: What to change.
+        penalty: λ.
     """
 
-    def __init__(self, value: Tensor) -> None:
-        self.value = value
+    def __init__(self, value: Tensor, penalty: float = 0.0) -> None:
+        self.value, self.penalty = value, penalty
         self.first, self.second = torch.zeros_like(value), torch.zeros_like(value)
         self.steps = 0
 
@@ -72,6 +74,8 @@ class Adam:
     def step(self, gradient: Tensor, rate: float) -> None:
         """Take a step against a gradient, at a learning rate."""
         self.steps += 1
+        if self.penalty:
+            gradient = gradient.add(self.value, alpha=self.penalty)
         self.first.lerp_(gradient, 1 - _FIRST)
         self.second.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
         correction = math.sqrt(1 - _SECOND**self.steps)

@@ -35,6 +35,7 @@ class Descent:
         patience: Stop after this many epochs without a better validation loss; None to go on to the end.
         evaluations: Validate about this often in all.
         max_gradient_norm: Longer gradients are shortened to it.
+        penalty: Times half the sum of all squared parameters is added to the loss.
     """
 
     epochs: int
@@ -45,6 +46,7 @@ class Descent:
     patience: int | None = None
     evaluations: int | None = None
     max_gradient_norm: float = 10.0
+    penalty: float = 0.0
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of a step."""
@@ -90,7 +92,7 @@ class _Run:
             self.train, self.held_out = train.prepared(trainee.prepare), held_out.prepared(trainee.prepare)
         parallel.synchronise(trainee)
         self.flat = FlatParameters((p for p in trainee.parameters() if p.requires_grad), trainee.n_members)
-        self.optimiser = Adam(self.flat.value)
+        self.optimiser = Adam(self.flat.value, settings.penalty)
         self.module = parallel.distributed(trainee, session.device)
         alone = parallel.world_size() == 1 and session.precision == "float32"
         table = isinstance(train, Rows) and train.x.ndim == 2

@@ -254,4 +254,5 @@ def marginal(family: Family, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
     with torch.enable_grad():
         rows = raw.double().expand(len(y), -1).clone().requires_grad_()
         (gradient,) = torch.autograd.grad(family.log_likelihood(rows, y).sum(), rows)
-    return raw, max(1.0, float(gradient.square().sum(-1).mean().sqrt()))
+    steepness = (gradient.square().sum(-1) * weight).sum() / weight.sum()
+    return raw, max(1.0, float(steepness.sqrt()))

@@ -56,6 +56,8 @@ class Staged:
             is where most of the progress is. The best state is kept either way.
         averaging: Weight of the past in the moving average of the weights.
         max_gradient_norm: Longer gradients are shortened to it.
+        penalty: The precision of a Gaussian prior on the weights of networks for tables: half the sum of their squares,
+            times this and over the number of rows, is added to the mean loss of a row.
         density_rows: At most this many training rows are used to fit the density.
         density_epochs: Epochs for densities that need gradient descent.
         leave_groups_out: Find from groups of rows that are left out how fast the evidence falls; for tables in memory.
@@ -67,6 +69,7 @@ class Staged:
     patience: int | None = None
     averaging: float = 0.998
     max_gradient_norm: float = 10.0
+    penalty: float = 2.4
     density_rows: int = 20_000
     density_epochs: int = 100
     leave_groups_out: bool = True
@@ -76,7 +79,7 @@ class Staged:
         start = self._prepare(session, members)
         self._leave_groups_out(session, members)
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
-        descent = self._descent(session, members)
+        descent = self._descent(session, members, start.scale)
         if together:
             trainee: Trainee = StackedPlainLoss(members, start)
             descend(session, "representation", trainee, session.train, session.validation, descent)
@@ -92,7 +95,7 @@ class Staged:
         if len(members) > 1:
             self._agree(session, members)
 
-    def _descent(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Descent:
+    def _descent(self, session: Session, members: list[NaturalPosteriorNetwork], scale: float = 1.0) -> Descent:
         rows = len(session.train)
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
@@ -112,6 +115,7 @@ class Staged:
             self.patience,
             evaluations=_EVALUATIONS if self.patience is None else None,
             max_gradient_norm=self.max_gradient_norm,
+            penalty=self.penalty / (rows * scale) if tabular else 0.0,
         )
 
     def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Start:
