@@ -110,7 +110,7 @@ def test_several_networks_and_few_rows_take_fewer_steps():
         descent = Staged()._descent(session, members)
         steps[rows, size] = descent.epochs * session.train.steps(descent.batch_size)
         assert descent.learning_rate == (3e-3 if size == 1 else 5e-3)
-        assert descent.penalty == 2.4 / rows
+        assert descent.penalty == 2.4 / max(rows, 800)
     assert list(steps.values()) == pytest.approx([1500, 1000, 316], rel=0.05)
 
 

@@ -40,6 +40,7 @@ _COSTLY_STEPS = 600
 _ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half as many with a tenth of them
 _SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
+_PENALTY_ROWS = 800
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Staged:
         averaging: Weight of the past in the moving average of the weights.
         max_gradient_norm: Longer gradients are shortened to it.
         penalty: The precision of a Gaussian prior on the weights of networks for tables: half the sum of their squares,
-            times this and over the number of rows, is added to the mean loss of a row.
+            times this and over the number of rows, or over 800 if there are fewer, is added to the mean loss of a row.
         density_rows: At most this many training rows are used to fit the density.
         density_epochs: Epochs for densities that need gradient descent.
         leave_groups_out: Find from groups of rows that are left out how fast the evidence falls; for tables in memory.
@@ -115,7 +116,7 @@ class Staged:
             self.patience,
             evaluations=_EVALUATIONS if self.patience is None else None,
             max_gradient_norm=self.max_gradient_norm,
-            penalty=self.penalty / (rows * scale) if tabular else 0.0,
+            penalty=self.penalty / (max(rows, _PENALTY_ROWS) * scale) if tabular else 0.0,
         )
 
     def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Start:
