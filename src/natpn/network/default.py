@@ -14,7 +14,7 @@ from natpn.network.bypass import PrincipalComponents
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
 
 ACTIVATION = "silu"
-KNOTS, MOST_KNOTS, KNOTS_ROWS, KNOTS_GROWTH = 9, 33, 3000, 0.44  # 15 with 10,000 rows, 25 with 30,000
+KNOTS, MOST_KNOTS, KNOTS_ROWS, KNOTS_GROWTH = 9, 17, 3000, 0.28  # 13 with 10,000 rows, 17 with 30,000
 COMPONENTS = 60
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
@@ -56,7 +56,7 @@ def default_network(
         budget: Another budget.
         prior: What is believed without evidence; by default what the training targets say of any row.
         activation: Of the default encoder for tables; models of earlier versions have "leaky_relu".
-        knots: Of each column of numbers in that encoder; by default from 9 to 33, by the number of rows.
+        knots: Of each column of numbers in that encoder; by default from 9 to 17, by the number of rows.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:
