@@ -179,16 +179,15 @@ def check_support(family: Any, y: NDArray[np.float64], name: str, source: Source
     """
     import torch
 
+    from natpn.distributions import SupportError
+
     try:
         family.support.check(torch.tensor(y))
-    except ValueError as error:
-        found = re.search(r"(expected .+), got (\S+) at index \((\d+),\)", str(error))
-        if not found:
-            raise
-        expected, got, row = found.groups()
+    except SupportError as error:
+        place = source.place(int(rows[error.index[0]]))
         raise Problem(
-            f"{source.name}, {source.place(int(rows[int(row)]))}, column {name!r}: {family!r} {expected}, got {got}; "
-            "correct it, or choose another --family."
+            f"{source.name}, {place}, column {name!r}: {family!r} expected {error.expected}, got {error.got}; correct "
+            "it, or choose another --family."
         ) from None
 
 

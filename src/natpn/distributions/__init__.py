@@ -8,6 +8,7 @@ from natpn.distributions.dirichlet_multinomial import DirichletMultinomial
 from natpn.distributions.multivariate_t import MultivariateT
 from natpn.distributions.negative_binomial import NegativeBinomial
 from natpn.distributions.student_t import LogStudentT, StudentT
+from natpn.distributions.support import SupportError
 from natpn.distributions.von_mises_fisher import VonMisesFisher
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "NegativeBinomial",
     "ScalarDistribution",
     "StudentT",
+    "SupportError",
     "VonMisesFisher",
 ]

@@ -2,11 +2,30 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from natpn.special import widen
+
+
+class SupportError(ValueError):
+    """A value is none that a target can have.
+
+    Attributes:
+        argument: What holds it.
+        expected: What values there can be, in words.
+        got: The value.
+        index: Where it is.
+    """
+
+    def __init__(self, argument: str, expected: str, got: Any, index: tuple[int, ...]) -> None:
+        super().__init__(argument, expected, got, index)  # all of it, so that another process can raise it again
+        self.argument, self.expected, self.got, self.index = argument, expected, got, index
+
+    def __str__(self) -> str:
+        return f"{self.argument}: expected {self.expected}, got {self.got} at index {self.index}"
 
 
 @dataclass(frozen=True)
@@ -24,12 +43,12 @@ class Support:
     event_shape: tuple[int, ...] = ()
 
     def check(self, y: Tensor, argument: str = "y") -> Tensor:
-        """Return y in float64, or raise a ValueError that names the first value outside the support."""
+        """Return y in float64, or raise a SupportError about the first value outside the support."""
         y = self.check_shape(y, argument)
         inside = self.holds(y)
         if not bool(inside.all()):
             where = tuple(int(i) for i in (~inside).nonzero()[0])
-            raise ValueError(f"{argument}: expected {self.expected}, got {y[where].tolist()} at index {where}")
+            raise SupportError(argument, self.expected, y[where].tolist(), where)
         return y
 
     def check_shape(self, y: Tensor, argument: str) -> Tensor:
