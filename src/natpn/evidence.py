@@ -29,8 +29,8 @@ class Evidence:
     Attributes:
         chi: Mean sufficient statistics, shape (..., S).
         log_n: Natural logarithm of the number of pseudo-observations, shape (...) or a number; −inf is no evidence.
-        pool: How χ of several is pooled; None is decided by what it is added to, and is the weighted mean where nothing
-            decides.
+        pool: Pools χ of several. If None, the pool of the evidence that it is added to is used, or the weighted mean
+            if that has none either.
         exact: χ, what rounding took from it (or None), and log n, in float64, where these were calculated.
 
     Examples:

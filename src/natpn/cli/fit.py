@@ -61,7 +61,11 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @written_options
 @sheet_option
 @click.option(
-    "--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="The same gives the same."
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    default=0,
+    show_default=True,
+    help="The same seed gives the same model.",
 )
 @click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")

@@ -1,4 +1,4 @@
-"""What a person did not want to see, in one sentence: every error that ends a command.
+"""Every error that ends a command, in one sentence.
 
 Exit codes: 0 done, 2 bad input or a place that cannot be written (one line on standard error, with the cure), 130 after
 Ctrl-C, 141 when the reader of a pipe went away, 1 for a mistake of natpn's own, which `natpn --debug` shows in full.

@@ -18,7 +18,7 @@ from natpn.serve.schema import columns_of, features
 COVERAGE = 0.9
 NOVEL = 0.05
 _CHUNK = 4096
-_QUICK_ROWS = 256  # up to here, and beyond, the numpy form of the network is the faster one
+_QUICK_ROWS = 256  # for a few more rows than this the numpy form of the network is still the faster one
 
 
 class Predictor:
