@@ -31,10 +31,6 @@ def test_the_ensemble_of_natural_posterior_networks_has_five():
     assert get("NatPN", "classes").ensemble_size == 1
 
 
-def test_sampling_models_are_not_single_pass():
-    assert {name for name, entry in BASELINES.items() if not entry.single_pass} == {"Dropout", "Ensemble", "NatPE"}
-
-
 def test_unknown_names_are_answered_with_the_choices():
     with pytest.raises(ValueError, match=r"name = 'Dropuot' is unknown; choose one of .* Did you mean 'Dropout'"):
         get("Dropuot", "classes")

@@ -27,14 +27,12 @@ class Entry:
         classifier: The class for classes, if it has one.
         regressor: The class for numbers, if it has one.
         families: What families the regressor has.
-        single_pass: Whether one forward pass of one network is enough to predict.
         parameters: What sets it apart from another entry of the same class.
     """
 
     classifier: Callable[..., Model] | None = None
     regressor: Callable[..., Model] | None = None
     families: tuple[str, ...] = ()
-    single_pass: bool = True
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -47,15 +45,15 @@ _BOTH = ("normal", "poisson")
 
 BASELINES: dict[str, Entry] = {
     "StandardNet": Entry(StandardNetClassifier, StandardNetRegressor, _BOTH),
-    "Dropout": Entry(DropoutClassifier, DropoutRegressor, _BOTH, single_pass=False),
-    "Ensemble": Entry(EnsembleClassifier, EnsembleRegressor, _BOTH, single_pass=False),
+    "Dropout": Entry(DropoutClassifier, DropoutRegressor, _BOTH),
+    "Ensemble": Entry(EnsembleClassifier, EnsembleRegressor, _BOTH),
     "SNGP": Entry(SNGPClassifier),
     "R-PriorNet": Entry(RPriorNetClassifier),
     "EnD2": Entry(EnD2Classifier),
     "PostNet": Entry(PostNetClassifier),
     "EvReg": Entry(None, EvRegRegressor, ("normal",)),
     "NatPN": Entry(NatPNClassifier, NatPNRegressor, _BOTH, parameters={"ensemble_size": 1}),
-    "NatPE": Entry(NatPNClassifier, NatPNRegressor, _BOTH, single_pass=False, parameters={"ensemble_size": 5}),
+    "NatPE": Entry(NatPNClassifier, NatPNRegressor, _BOTH, parameters={"ensemble_size": 5}),
 }
 
 
