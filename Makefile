@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# What the demo needs, and what the tests need beyond that: hundreds of megabytes that the demo does not wait for.
+# What the commands need, and what the tests need beyond that: hundreds of megabytes that the demo does not wait for.
 RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.installed
 # As many test processes as processors, and one thread in each: more would wait for each other.
@@ -17,10 +17,10 @@ unexport PYTHONDONTWRITEBYTECODE
 
 install: $(STAMP)
 
-$(RUNS): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml paper/pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
-	$(PIP) -e '.[report,serve]'
+	$(PIP) -e '.[report,serve]' -e ./paper
 	@touch $@
 
 $(STAMP): $(RUNS)

@@ -34,9 +34,9 @@ from arena import GROUPS, OF_PAPER, Part, Table, leave_out, read, tasks
 from numpy.typing import NDArray
 
 from natpn import NatPNClassifier, NatPNRegressor, metrics
-from natpn.baselines import StandardNetClassifier
 from natpn.estimators.predictive import is_discrete
 from natpn.network import GradualBudget
+from natpn_paper.baselines import StandardNetClassifier
 
 Floats = NDArray[np.float64]
 Run = dict[str, Any]

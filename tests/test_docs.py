@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import natpn
+import natpn_paper
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MODULES = [m.name for m in pkgutil.walk_packages(natpn.__path__, "natpn.")]
+MODULES = [m.name for p in (natpn, natpn_paper) for m in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

@@ -104,7 +104,9 @@ def answer(process, address):
 
 def test_no_page_or_message_sends_to_an_index_that_has_no_natpn():
     files = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
-    files += [path for folder in ("src", "examples", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")]
+    files += [
+        path for folder in ("src", "paper", "examples", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")
+    ]
     found = [path.name for path in files if re.search(r"pip install[^\n`]*\bnatpn(\[| |$|`)", path.read_text())]
     assert found == []
 

@@ -1,9 +1,10 @@
-"""Build the package, install it where nothing else is, and run it: the demo, and a server that answers.
+"""Build both packages, install them where nothing else is, and run them: the demo, a server, a run of the paper.
 
     python tools/check_dist.py
 
-Two wheels are built, one from the tree and one from the source distribution; they must hold the same files. The first
-is installed with the versions of constraints.txt into a new environment.
+Of each package two wheels are built, one from the tree and one from the source distribution; they must hold the files
+of the package and no others. The first of natpn is installed with the versions of constraints.txt into a new
+environment, and must work without natpn-paper, which is then installed beside it.
 """
 
 import os
@@ -19,6 +20,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PROJECTS = {"natpn": ROOT, "natpn_paper": ROOT / "paper"}
 BIN = "Scripts" if os.name == "nt" else "bin"
 # Nothing of the tree may be seen: not on the path, and not in the working directory.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -32,17 +34,31 @@ def main() -> None:
         python = place / "venv" / BIN / "python"
         pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
         run(place, *pip, "build")
-        run(place, python, "-m", "build", "--wheel", "--outdir", place / "tree", ROOT)
-        run(place, python, "-m", "build", "--outdir", place / "source", ROOT)  # the wheel is made from the sdist
-        wheel, other = next((place / "tree").glob("*.whl")), next((place / "source").glob("*.whl"))
-        compare(contents(wheel), contents(other))
-        run(place, *pip, f"{wheel}[report,serve]")
+        library, paper = (build(place, python, package) for package in PROJECTS)
+        run(place, *pip, f"{library}[report,serve]")
         natpn = place / "venv" / BIN / "natpn"
         run(place, natpn, "demo", "--out", "demo", "--max-epochs", "2")
         if not (place / "demo" / "report.html").exists():
             sys.exit("check_dist: the demo wrote no report")
         ask_server(natpn, place)
-    print("check_dist: the package builds, installs alone, and runs")
+        refusal = run(place, natpn, "reproduce", "--list", code=2)
+        if "pip install ./paper" not in refusal:
+            sys.exit(f"check_dist: without natpn-paper, natpn reproduce says {refusal!r}")
+        run(place, *pip, paper)
+        run(place, natpn, "reproduce", "toy-uncertainty", "--models", "NatPN", "--seeds", "1", "--quick")
+        if not (place / "reproduce" / "quick" / "results.html").exists():
+            sys.exit("check_dist: natpn reproduce wrote no page")
+    print("check_dist: the packages build, install and run; natpn does so alone")
+
+
+def build(place: Path, python: Path, package: str) -> Path:
+    """Return the wheel of a package, which is as it should be."""
+    tree, source = place / package / "tree", place / package / "source"
+    run(place, python, "-m", "build", "--wheel", "--outdir", tree, PROJECTS[package])
+    run(place, python, "-m", "build", "--outdir", source, PROJECTS[package])  # the wheel is made from the sdist
+    wheel, other = next(tree.glob("*.whl")), next(source.glob("*.whl"))
+    compare(package, contents(wheel), contents(other))
+    return wheel
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -51,17 +67,19 @@ def contents(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def compare(tree: dict[str, bytes], source: dict[str, bytes]) -> None:
-    """End if two wheels differ, or lack files of the package."""
+def compare(package: str, tree: dict[str, bytes], source: dict[str, bytes]) -> None:
+    """End if two wheels of a package differ, lack files of it, or hold others."""
     differ = sorted(name for name in tree.keys() | source.keys() if tree.get(name) != source.get(name))
     if differ:
-        sys.exit(f"check_dist: the wheels from the tree and from the sdist differ in {', '.join(differ)}")
-    files = {
-        path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "natpn").rglob("*") if path.is_file()
-    }
+        sys.exit(f"check_dist: the wheels of {package} from the tree and from the sdist differ in {', '.join(differ)}")
+    root = PROJECTS[package] / "src"
+    files = {path.relative_to(root).as_posix() for path in (root / package).rglob("*") if path.is_file()}
     missing = sorted(name for name in files - tree.keys() if "__pycache__" not in name)
     if missing:
-        sys.exit(f"check_dist: the wheel lacks {', '.join(missing)}")
+        sys.exit(f"check_dist: the wheel of {package} lacks {', '.join(missing)}")
+    others = sorted(name for name in tree.keys() - files if ".dist-info/" not in name)
+    if others:
+        sys.exit(f"check_dist: the wheel of {package} holds {', '.join(others)}")
 
 
 def ask_server(natpn: Path, place: Path) -> None:
@@ -94,11 +112,12 @@ def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
     sys.exit(f"check_dist: no answer from {address} in a minute")
 
 
-def run(place: Path, *command: object) -> None:
-    """Run a command in the new place; end if it fails."""
+def run(place: Path, *command: object, code: int = 0) -> str:
+    """Run a command in the new place and return what it says; end if its exit code is another."""
     done = subprocess.run([str(word) for word in command], cwd=place, env=ENVIRONMENT, capture_output=True, text=True)
-    if done.returncode:
+    if done.returncode != code:
         sys.exit(f"check_dist: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout + done.stderr
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run the tests with the lowest version of every package that pyproject.toml allows.
+"""Run the tests with the lowest version of every package that both pyproject.toml allow.
 
     python tools/check_lowest.py                        # the fast tests; they take as long as `make test`
     python tools/check_lowest.py tests/cli tests/serve  # some of them; what is given goes to pytest
@@ -11,12 +11,13 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "build" / "lowest"
-EXTRAS = ("dev", "serve", "report", "reproduce")
+EXTRAS = ("dev", "serve", "report")
 
 
 def main() -> int:
@@ -27,7 +28,7 @@ def main() -> int:
     lowest = PLACE / "lowest.txt"
     resolve(python, lowest)
     print(lowest.read_text(), flush=True)
-    run(python, "-m", "pip", "install", "--quiet", "-c", lowest, "-e", f".[{','.join(EXTRAS)}]")
+    run(python, "-m", "pip", "install", "--quiet", "-c", lowest, "-e", f".[{','.join(EXTRAS)}]", "-e", "./paper")
     tests = sys.argv[1:] or ["tests"]
     # Old packages call what newer ones below them have deprecated, which is not ours to mend.
     options = ["-q", "-n", "auto", "-m", "not slow", "-W", "ignore::DeprecationWarning"]
@@ -37,12 +38,16 @@ def main() -> int:
 
 def resolve(python: Path, lowest: Path) -> None:
     """Write the lowest versions of what is declared, and of what these need the newest that fits."""
+    project = tomllib.loads((ROOT / "paper" / "pyproject.toml").read_text())["project"]
+    paper = PLACE / "paper.in"
+    paper.write_text("\n".join(wanted for wanted in project["dependencies"] if not wanted.startswith("natpn")))
     left_out = PLACE / "overrides.txt"
     left_out.write_text("torch; python_version < '3'\n")
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
     run(
         python, "-m", "uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header",
-        "--resolution", "lowest-direct", "--overrides", left_out, *extras, "--output-file", lowest, "pyproject.toml",
+        "--resolution", "lowest-direct", "--overrides", left_out, *extras, "--output-file", lowest,
+        "pyproject.toml", paper,
     )  # fmt: skip
     torch = re.search(r"^torch==.*$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     with lowest.open("a") as file:

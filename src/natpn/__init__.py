@@ -4,8 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from natpn import baselines as baselines
-    from natpn import datasets as datasets
     from natpn import densities as densities
     from natpn import distributions as distributions
     from natpn import encoders as encoders
@@ -35,8 +33,6 @@ _HOMES = {
     "load": "natpn.estimators",
 }
 _MODULES = (
-    "baselines",
-    "datasets",
     "densities",
     "distributions",
     "encoders",
@@ -56,8 +52,6 @@ __all__ = [
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
-    "baselines",
-    "datasets",
     "densities",
     "distributions",
     "encoders",

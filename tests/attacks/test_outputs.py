@@ -15,8 +15,8 @@ import natpn
 import natpn.report
 from cli.conftest import ENVIRONMENT, refused, rows, run, write
 from estimators.problems import numbers
-from experiments.small import SMALL
-from natpn.experiments import EXPERIMENTS
+from natpn_paper.experiments import EXPERIMENTS
+from paper.experiments.small import SMALL
 
 FIXTURE = Path(__file__).parents[1] / "estimators" / "data" / "schema_1" / "model"
 PAGE = '<html><meta name="generator" content="natpn 0">{}</html>'
@@ -366,7 +366,7 @@ def test_a_line_that_was_cut_off_is_cut_away(small):
 
 @pytest.mark.parametrize("name", ["results.md", "results.html", "figures/toy-uncertainty.svg"])
 def test_tables_and_figures_of_a_user_stay(name, small, monkeypatch):
-    monkeypatch.setattr("natpn.experiments.run_all", None)
+    monkeypatch.setattr("natpn_paper.experiments.run_all", None)
     place = small / "out" / name
     place.parent.mkdir(parents=True)
     place.write_text("<svg>mine</svg>")

@@ -12,9 +12,10 @@ from click.testing import CliRunner, Result
 
 from natpn.cli import cli
 
-SOURCE = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+SOURCES = os.pathsep.join([str(ROOT / "src"), str(ROOT / "paper" / "src")])
 COLUMNS = ["flat", "area", "district", "lift", "built", "rent"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
 
 
 def rows(n: int, seed: int) -> list[list[str]]:

@@ -1,6 +1,8 @@
 """What all commands have in common: help, exit codes, and one line for whatever goes wrong."""
 
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +25,36 @@ def test_help_has_an_example_that_parses(name):
 def test_the_commands_are_those_of_the_page():
     assert sorted(cli.commands) == ["demo", "evaluate", "export", "fit", "predict", "report", "reproduce", "serve"]
     assert run("--version").stdout.startswith("natpn, version ")
+
+
+@pytest.fixture
+def not_installed(monkeypatch):
+    """A function after which a module cannot be imported."""
+
+    def remove(module):
+        def find_spec(name, path=None, target=None):
+            if name == module:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        for name in [name for name in sys.modules if f"{name}.".startswith(f"{module}.")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=find_spec), *sys.meta_path])
+
+    return remove
+
+
+@pytest.mark.parametrize("arguments", [(), ("--list",), ("--help",), ("mnist", "--seeds", "1")])
+def test_without_the_paper_its_command_says_how_to_install_it(arguments, not_installed):
+    not_installed("natpn_paper")
+    sentence = refused(run("reproduce", *arguments))
+    assert sentence == "Error: natpn-paper is not installed; in a clone of natpn, run: pip install ./paper\n"
+
+
+def test_what_the_paper_itself_lacks_is_not_hidden(not_installed):
+    not_installed("natpn_paper.reproduce")
+    result = run("reproduce", "--list")
+    assert result.exit_code == 1
+    assert "No module named 'natpn_paper.reproduce'" in result.stderr
 
 
 def test_a_wrong_command_or_option_is_one_line():

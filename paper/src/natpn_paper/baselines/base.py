@@ -1,0 +1,301 @@
+"""What all baselines share: parameters, the fit, and the answers.
+
+A baseline is a network that returns raw outputs, a loss (`Trainee`) that trains it, and a reading of the raw outputs:
+the predictive distribution, the likelihood whose entropy is the aleatoric uncertainty, and the epistemic uncertainty.
+A subclass writes these three, `_network`, `_loss` and `_read`; the loop is that of `natpn.training`.
+"""
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, TypedDict, Unpack
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from natpn import parallel
+from natpn.choices import check_choice
+from natpn.distributions import Distribution
+from natpn.encoders.base import EncoderChoice
+from natpn.estimators.building import paper_encoder
+from natpn.estimators.classes import ClassTargets
+from natpn.estimators.data import DataEstimator, Floats, Prepared
+from natpn.estimators.frames import make_frame
+from natpn.estimators.inputs import TableInputs
+from natpn.estimators.numbers import NumberTargets
+from natpn.training import Descent, Trainee, minimise
+from natpn.training.staged import batch_size
+from natpn_paper.baselines.answers import Answer, BaselineClassDistribution, BaselineDistribution
+from natpn_paper.baselines.checks import check_number, check_share, check_whole
+from natpn_paper.baselines.network import LikelihoodLoss, PlainNetwork
+
+_CHUNK = 4096
+_EVALUATIONS = 30
+
+
+class Settings(TypedDict, total=False):
+    """The parameters that every baseline has; see `Baseline`."""
+
+    encoder: EncoderChoice
+    latent_dim: int
+    max_epochs: int | None
+    batch_size: int | None
+    learning_rate: float | None
+    patience: int | None
+    validation_fraction: float
+    device: str | None
+    random_state: int | np.random.RandomState | None
+    verbose: int
+
+
+class Baseline(DataEstimator):
+    """Base class of the baselines.
+
+    Args:
+        encoder: "auto" for the one of the paper's networks, "tabular", "image", "resnet18", a module that maps
+            standardised inputs to (rows, latent_dim), of which each network has a copy, or a function that makes one.
+        latent_dim: The size of the latent vector.
+        max_epochs: Epochs of training; by default by the number of rows.
+        batch_size: Rows a step; by default by the number of rows.
+        learning_rate: The peak of the learning rate, which goes up and then down to almost nothing.
+        patience: Epochs without progress before training stops; by default it goes on to the end of the cycle. The best
+            state is kept either way.
+        validation_fraction: Share of rows held out to find the best state.
+        device: "cpu", "cuda", "auto".
+        random_state: The seed.
+        verbose: 1 shows a progress bar.
+    """
+
+    calibrate = None  # intervals are the model's own
+
+    # Defaults that a subclass may set to what its method needs.
+    _steps = 6000
+    _epochs = (40, 300)
+    _rate = 3e-3
+    _averaging = 0.998
+
+    __signature__: ClassVar[inspect.Signature]  # what help() and scikit-learn see
+
+    # Set by fit.
+    network_: nn.Module
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        *,
+        encoder: EncoderChoice = "auto",
+        latent_dim: int = 16,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        patience: int | None = None,
+        validation_fraction: float = 0.2,
+        device: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.encoder = encoder
+        self.latent_dim = latent_dim
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # What a subclass adds.
+
+    def _network(self, n_outputs: int, data: Prepared, seed: int) -> nn.Module:
+        """Return an untrained network."""
+        return PlainNetwork(self._encoder(), int(self.latent_dim), n_outputs)
+
+    def _loss(self, network: Any, data: Prepared, seed: int) -> Trainee:
+        """Return what is minimised: minus the log-likelihood, unless the method has a loss of its own."""
+        _, y, weight = data.train
+        return LikelihoodLoss(network, self.family_, y, weight)
+
+    @property
+    def _n_outputs(self) -> int:
+        """How many raw outputs the network has."""
+        return self.family_.n_statistics
+
+    @abstractmethod
+    def _read(self, raw: Tensor) -> Answer:
+        """Return what raw outputs, (..., B, K), mean."""
+
+    @abstractmethod
+    def _distribution(self, raw: Tensor) -> BaselineDistribution:
+        """Return the distributions that raw outputs stand for."""
+
+    def _in_units(self, chi: Tensor) -> Tensor:
+        """Return statistics of targets as training sees them in the user's units."""
+        return chi
+
+    # Fitting.
+
+    def _fit(self, data: Prepared, seed: int) -> None:
+        self.history_ = []
+        self.network_ = self._train(data, seed).eval().requires_grad_(False)
+        # Tables are predicted in float64, where the answer to a row does not depend on the rows beside it.
+        if isinstance(self.inputs_, TableInputs) and _device(self.network_).type != "mps":
+            self.network_.double()
+
+    def _train(self, data: Prepared, seed: int) -> nn.Module:
+        """Return a trained network."""
+        return self._trained(data, seed)
+
+    def _trained(self, data: Prepared, seed: int, phase: str = "training") -> nn.Module:
+        """Build one network and train it."""
+        network = self._fresh(data, seed)
+        descent = self._descent(len(data.train[0]))
+        self._minimise(self._loss(network, data, seed), data.train, data.validation, descent, seed, phase)
+        return network
+
+    def _fresh(self, data: Prepared, seed: int) -> nn.Module:
+        """Build one network."""
+        with parallel.seeded(seed, torch.device("cpu")):
+            return self._network(self._n_outputs, data, seed)
+
+    def _minimise(self, loss: Trainee, train: Any, validation: Any, descent: Descent, seed: int, phase: str) -> None:
+        result = minimise(
+            loss,
+            train,
+            validation,
+            descent,
+            seed=seed,
+            device=self.device,
+            phase=phase,
+            progress=bool(self.verbose),
+        )
+        self.history_ += result.history
+
+    def _descent(self, rows: int) -> Descent:
+        size = self.batch_size or batch_size(rows)
+        low, high = self._epochs
+        return Descent(
+            self.max_epochs or min(max(self._steps * size // rows, low), high),
+            size,
+            self.learning_rate or self._rate,
+            "one_cycle",
+            self._averaging,
+            self.patience,
+            evaluations=_EVALUATIONS if self.patience is None else None,
+        )
+
+    def _encoder(self) -> nn.Module:
+        shape, surprise = self.inputs_.shape, isinstance(self.inputs_, TableInputs)
+        return paper_encoder((shape[0] - 1,) if surprise else shape, surprise, self.encoder, int(self.latent_dim))
+
+    def _check_parameters(self) -> None:
+        check_whole(self, "latent_dim")
+        for name in ("max_epochs", "batch_size", "patience"):
+            if getattr(self, name) is not None:
+                check_whole(self, name)
+        if self.learning_rate is not None:
+            check_number(self, "learning_rate", 0)
+        check_share(self, "validation_fraction")
+
+    # Predicting.
+
+    @torch.no_grad()
+    def _raw(self, x: Tensor) -> Tensor:
+        parameter = next(self.network_.parameters())
+        raw: Tensor = self.network_(x.to(parameter.device, parameter.dtype)).double().cpu()
+        return raw
+
+    def _raws(self, X: Any) -> Iterator[Tensor]:
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        for x in self.inputs_.tensors(X, _CHUNK):
+            yield self._raw(x)
+
+    def _answers(self, X: Any) -> Iterator[BaselineDistribution]:
+        for raw in self._raws(X):
+            yield self._distribution(raw)
+
+    def predict_dist(self, X: Any) -> BaselineDistribution:
+        """Return the predictive distribution of each row, with its uncertainties."""
+        return self._distribution(torch.cat(list(self._raws(X)), -2))
+
+    def score_samples(self, X: Any) -> Floats:
+        """Return minus the epistemic uncertainty of each row: higher is more familiar."""
+        return np.concatenate([-part.epistemic for part in self._answers(X)])
+
+    def predict_frame(self, X: Any, coverage: float = 0.9) -> Any:
+        """Return predictions and uncertainties in named columns, in the frame library that X came in."""
+        distribution = self.predict_dist(X)
+        columns = self._columns(distribution, coverage)
+        columns |= {"aleatoric": distribution.aleatoric, "epistemic": distribution.epistemic}
+        return make_frame(columns, X)
+
+    def _likelihood(self, chi: Tensor) -> Distribution:
+        """Return the distributions of targets with the given mean statistics in training's units."""
+        chi = self._in_units(chi)
+        return self.family_.posterior(self.family_.evidence(chi, 0.0)).likelihood()
+
+    # Parameters of all classes that a baseline is made of.
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(name, kind, default=value) for name, value in cls._defaults().items()]
+        cls.__signature__ = inspect.Signature(parameters)
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for parent in cls.__mro__:
+            own = vars(parent).get("__init__", object.__init__)
+            for parameter in inspect.signature(own).parameters.values():
+                if parameter.default is not parameter.empty:
+                    found.setdefault(parameter.name, parameter.default)
+        return found
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(cls._defaults())
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        defaults = self._defaults()
+        changed = {k: v for k, v in self.get_params(deep=False).items() if v is not defaults[k] and v != defaults[k]}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"[:N_CHAR_MAX]
+
+
+class BaselineClassifier(ClassTargets, Baseline):
+    """Base class of baselines for classes."""
+
+    def _distribution(self, raw: Tensor) -> BaselineClassDistribution:
+        return BaselineClassDistribution(self.classes_, self._read(raw))
+
+
+class BaselineRegressor(NumberTargets, Baseline):
+    """Base class of baselines for numbers and counts.
+
+    Args:
+        family: "normal" or "poisson".
+        **settings: Those of `Baseline`.
+    """
+
+    _families: tuple[str, ...] = ("normal", "poisson")
+
+    def __init__(self, *, family: str = "normal", **settings: Unpack[Settings]) -> None:
+        super().__init__(**settings)
+        self.family = family
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("family", str(self.family), self._families)
+
+    def _in_units(self, chi: Tensor) -> Tensor:
+        return self.units_.restore(chi)
+
+    def _distribution(self, raw: Tensor) -> BaselineDistribution:
+        return BaselineDistribution(self._read(raw))
+
+
+def _device(network: nn.Module) -> torch.device:
+    return next(network.parameters()).device

@@ -1,0 +1,148 @@
+"""Monte Carlo dropout (Gal and Ghahramani 2016): the network with some activations left out, several times.
+
+Hidden activations are set to zero with probability `rate`, in training anew for every row, and in prediction by
+`n_samples` fixed patterns: each pattern is one network drawn from the approximate posterior over weights, and answers
+for all rows. So an answer depends neither on the rows beside it nor on when it is asked for.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from natpn.encoders.base import Activation
+from natpn.encoders.base import Dropout as FastDropout
+from natpn.estimators.data import Prepared
+from natpn_paper.baselines.base import Baseline
+from natpn_paper.baselines.checks import check_share, check_whole
+from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
+from natpn_paper.baselines.network import PlainNetwork
+
+_ACTIVATIONS = (Activation, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Softplus, nn.Tanh, nn.Sigmoid)
+
+
+class PatternDropout(FastDropout):
+    """Dropout that, once `n_samples` is set, has that many fixed patterns in evaluation mode.
+
+    Then a batch is n_samples batches of the same rows, one after the other, and each gets its pattern.
+
+    Args:
+        rate: The share of entries set to zero.
+        seed: Where the patterns come from.
+    """
+
+    def __init__(self, rate: float, seed: int) -> None:
+        super().__init__(rate)
+        self.seed = seed
+        self.n_samples: int | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Set entries to zero, and scale the others up."""
+        if self.training or self.n_samples is None or not self.p:
+            return super().forward(x)
+        generator = torch.Generator().manual_seed(self.seed)
+        kept = torch.rand(self.n_samples, 1, *x.shape[1:], generator=generator, dtype=torch.float64) >= self.p
+        samples = x.reshape(self.n_samples, -1, *x.shape[1:]) * (kept.to(x) / (1 - self.p))
+        return samples.reshape(x.shape)
+
+
+class DropoutNetwork(PlainNetwork):
+    """A plain network with dropout after every activation of its encoder, or on the latent vector if there is none.
+
+    Args:
+        encoder: The encoder, which is changed.
+        latent_dim: The size of the latent vector.
+        n_outputs: The number of raw outputs.
+        rate: The share of activations left out.
+        n_samples: How many answers there are in evaluation mode, after `sample` was called.
+        seed: Where the patterns come from.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, latent_dim: int, n_outputs: int, rate: float, n_samples: int, seed: int
+    ) -> None:
+        super().__init__(encoder, latent_dim, n_outputs)
+        self.n_samples = n_samples
+        self.samples = False
+        if not _insert(encoder, rate, seed):
+            self.encoder = nn.Sequential(encoder, PatternDropout(rate, seed))
+
+    def sample(self) -> None:
+        """From now on answer `n_samples` times, (n_samples, B, n_outputs)."""
+        self.samples = True
+        for module in self.modules():
+            if isinstance(module, PatternDropout):
+                module.n_samples = self.n_samples
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return raw outputs, (B, n_outputs), or those of all samples."""
+        if not self.samples:
+            return super().forward(x)
+        repeated = x.repeat(self.n_samples, *[1] * (x.ndim - 1))
+        raw: Tensor = super().forward(repeated).unflatten(0, (self.n_samples, len(x)))
+        return raw
+
+
+def _insert(module: nn.Module, rate: float, seed: int) -> int:
+    """Put dropout behind every activation, and return how many there were."""
+    found = 0
+    for name, child in module.named_children():
+        if isinstance(child, _ACTIVATIONS):
+            setattr(module, name, nn.Sequential(child, PatternDropout(rate, seed)))
+            found += 1
+        else:
+            found += _insert(child, rate, seed + 7919 * found)
+        seed += 1
+    return found
+
+
+class Dropout(Baseline):
+    """Monte Carlo dropout.
+
+    Args:
+        rate: The share of hidden activations left out.
+        n_samples: How many networks are drawn for prediction.
+        **settings: Those of `Baseline`.
+    """
+
+    def __init__(self, *, rate: float = 0.1, n_samples: int = 5, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.rate = rate
+        self.n_samples = n_samples
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_share(self, "rate", with_zero=True)
+        check_whole(self, "n_samples")
+
+    def _network(self, n_outputs: int, data: Prepared, seed: int) -> nn.Module:
+        return DropoutNetwork(
+            self._encoder(), int(self.latent_dim), n_outputs, float(self.rate), int(self.n_samples), seed
+        )
+
+    def _train(self, data: Prepared, seed: int) -> nn.Module:
+        network = self._trained(data, seed)
+        if isinstance(network, DropoutNetwork):
+            network.sample()
+        return network
+
+
+class DropoutClassifier(Dropout, MembersClassifier):
+    """Monte Carlo dropout for classes.
+
+    Args:
+        rate: The share of hidden activations left out.
+        n_samples: How many networks are drawn for prediction.
+        **settings: Those of `Baseline`.
+    """
+
+
+class DropoutRegressor(Dropout, MembersRegressor):
+    """Monte Carlo dropout for numbers and counts.
+
+    Args:
+        family: "normal" or "poisson".
+        rate: The share of hidden activations left out.
+        n_samples: How many networks are drawn for prediction.
+        **settings: Those of `Baseline`.
+    """

@@ -1,0 +1,70 @@
+"""Deep ensembles (Lakshminarayanan, Pritzel and Blundell 2017): networks that differ by their seed, and their spread.
+
+Each member starts from its own weights and sees the rows in its own order; all are trained by maximum likelihood.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from natpn.estimators.data import Prepared
+from natpn_paper.baselines.base import Baseline
+from natpn_paper.baselines.checks import check_whole
+from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
+
+
+class Members(nn.Module):
+    """Several networks: raw outputs (S, B, K).
+
+    Args:
+        members: The networks.
+    """
+
+    def __init__(self, members: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the raw outputs of all members."""
+        return torch.stack([member(x) for member in self.members])
+
+
+class Ensemble(Baseline):
+    """A deep ensemble.
+
+    Args:
+        ensemble_size: How many networks.
+        **settings: Those of `Baseline`.
+    """
+
+    def __init__(self, *, ensemble_size: int = 5, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.ensemble_size = ensemble_size
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_whole(self, "ensemble_size")
+
+    def _train(self, data: Prepared, seed: int) -> nn.Module:
+        return Members(self._trained(data, seed + i, f"training {i + 1}") for i in range(int(self.ensemble_size)))
+
+
+class EnsembleClassifier(Ensemble, MembersClassifier):
+    """A deep ensemble for classes.
+
+    Args:
+        ensemble_size: How many networks.
+        **settings: Those of `Baseline`.
+    """
+
+
+class EnsembleRegressor(Ensemble, MembersRegressor):
+    """A deep ensemble for numbers and counts.
+
+    Args:
+        family: "normal" or "poisson".
+        ensemble_size: How many networks.
+        **settings: Those of `Baseline`.
+    """

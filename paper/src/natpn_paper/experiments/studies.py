@@ -1,0 +1,92 @@
+"""The four studies of the appendix: latent dimension × certainty budget × flow, by the paper's scheme.
+
+A row is named as in the paper's figures: `H = 4, N_H = I, Flow = 8/0` has 4 latent dimensions, the first budget, and
+8 radial layers and no MAF layers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from natpn_paper.experiments import bike_sharing, cifar10, mnist
+from natpn_paper.experiments.base import Experiment, Outcome, Run, View
+from natpn_paper.experiments.models import Setting, encoder, paper_scheme
+
+BUDGETS = {"I": "constant", "II": "rows", "III": "exp_half", "IV": "exp", "V": "normal"}
+FLOWS = ("8/0", "16/0", "0/4", "0/8")
+ROWS = {
+    f"H = {dim}, N_H = {budget}, Flow = {flow}": (dim, budget, flow)
+    for dim, budget, flow in product((4, 16, 32), BUDGETS, FLOWS)
+}
+
+
+@dataclass(frozen=True)
+class Study:
+    """A run of a study."""
+
+    data: str
+    target: str
+    setting: Setting
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, run: Run) -> Outcome:
+        """Make a run."""
+        from natpn import densities
+        from natpn.estimators import NatPNClassifier, NatPNRegressor
+        from natpn_paper import datasets
+        from natpn_paper.experiments.scoring import score
+
+        data = datasets.load(self.data, seed=run.seed, limit=run.rows())
+        (X, y), (X_val, y_val) = data.train, data.validation
+        dim, budget, flow = ROWS[run.model]
+        radial, maf = map(int, flow.split("/"))
+        kind: Any = NatPNClassifier if self.target == "classes" else NatPNRegressor
+        model = kind(
+            **({} if self.target == "classes" else {"family": self.target}),
+            **paper_scheme(run, self.setting)
+            | {
+                "encoder": encoder(X.shape[1:], self.setting, dim),
+                "density": densities.get("radial" if radial else "maf", dim, n_layers=radial or maf),
+                "latent_dim": dim,
+                "budget": BUDGETS[budget],
+                "random_state": run.seed,
+            },
+        )
+        return Outcome(score(model.fit(X, y, X_val=X_val, y_val=y_val), data, self.names), note=data.note)
+
+
+def _study(name: str, title: str, table: str, columns: tuple[str, ...], run: Study) -> Experiment:
+    return Experiment(name, title, (run.data,), tuple(ROWS), run, (View(table, run.data, columns),), needs=(run.data,))
+
+
+EXPERIMENTS = (
+    _study(
+        "study-mnist",
+        "MNIST by latent dimension, budget and flow",
+        "ablation-mnist",
+        ("Accuracy", "Brier", *mnist.MNIST_OOD),
+        Study("mnist", "classes", mnist.SETTING, {"KMNIST": "K.", "FMNIST": "F."}),
+    ),
+    _study(
+        "study-cifar10",
+        "CIFAR-10 by latent dimension, budget and flow",
+        "ablation-cifar10",
+        ("Accuracy", "Brier", *cifar10.OOD),
+        Study("cifar10", "classes", cifar10.SETTING),
+    ),
+    _study(
+        "study-bike-normal",
+        "Bike Sharing (Normal) by latent dimension, budget and flow",
+        "ablation-bikesharing-normal",
+        bike_sharing.COLUMNS,
+        Study("bike-sharing", "normal", bike_sharing.SETTING),
+    ),
+    _study(
+        "study-bike-poisson",
+        "Bike Sharing (Poisson) by latent dimension, budget and flow",
+        "ablation-bikesharing-poisson",
+        ("RMSE", *bike_sharing.OOD),
+        Study("bike-sharing", "poisson", bike_sharing.SETTING),
+    ),
+)

@@ -1,0 +1,105 @@
+"""Results → what is printed and written: the tables, results.md, results.html and the figures."""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from natpn.cli.printing import note, say
+from natpn.cli.problems import Problem, of_system
+from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.outputs import Kind, check_apart
+from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
+from natpn_paper.results.agreement import agreement
+from natpn_paper.results.drawings import Picture, pictures
+from natpn_paper.results.listing import TITLE, legend, markdown, summary, text
+from natpn_paper.results.notes import read_notes, without_table
+from natpn_paper.results.page import page
+from natpn_paper.results.tables import tables
+
+_CREATOR = re.compile(rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>natpn<")
+
+
+FIGURE = Kind("a figure that natpn drew", lambda file: bool(_CREATOR.search(file.read(1 << 11))))
+TABLES = Kind(
+    "tables that natpn reproduce wrote", lambda file: file.readline().decode(errors="replace").rstrip() == TITLE
+)
+
+
+def read_remarks(path: str) -> dict[str, str]:
+    """Read remarks.
+
+    Raises:
+        Problem: If the file cannot be read, or has two remarks on one table.
+    """
+    try:
+        return read_notes(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise of_system(error, path) from None
+    except ValueError as error:  # two headings, or not UTF-8
+        raise Problem(f"{path}: {error}") from None
+
+
+def check_outputs(out: str, results: str, notes: str | None) -> None:
+    """Raise if a file that natpn did not write is in the way, or one that is read."""
+    if notes:
+        check_apart(results, notes)
+    figures = [(os.path.join("figures", f"{name}.svg"), FIGURE) for name in registry.DRAWINGS]
+    for name, kind in [("results.md", TABLES), ("results.html", PAGE), *figures]:
+        path = os.path.join(out, name)
+        if os.path.isdir(os.path.dirname(path)):
+            check_out(path, kind, results, notes)
+
+
+def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mapping[str, str]) -> None:
+    """Print the tables of some experiments, and write those of all runs in a file.
+
+    Args:
+        path: The results.
+        out: The directory to write to.
+        quick: Whether to show quick runs instead of full ones.
+        shown: The experiments whose tables are printed.
+        notes: Remarks, by the name of a table or figure.
+    """
+    lines = read_lines(path)
+    found, agreements = tables(lines, EXPERIMENTS, quick), agreement(lines, EXPERIMENTS, quick)
+    width = shutil.get_terminal_size((120, 24)).columns
+    for table in found:
+        if table.experiment.name in shown:
+            say()
+            say(text(table, width))
+    if found:
+        say()
+        say(legend())
+    if agreements:
+        say()
+        say(summary(agreements))
+    if not any(bool(line["quick"]) == quick for line in lines):
+        note(f"{path} has no {'quick' if quick else 'full'} runs; there is nothing to write")
+        return
+    try:
+        os.makedirs(out, exist_ok=True)
+    except OSError as error:
+        raise of_system(error, out) from None
+    drawn = _draw(lines, out, quick)
+    for name in without_table(notes, [*(table.name for table in found), *(picture.name for picture in drawn)]):
+        note(f"the remark on {name!r} is left out: there is no table or figure of that name")
+    write_text(os.path.join(out, "results.md"), markdown(found, agreements, drawn, quick, notes), TABLES)
+    say()
+    say(f"tables  {os.path.join(out, 'results.md')}")
+    write_text(os.path.join(out, "results.html"), page(found, agreements, drawn, quick), PAGE)
+    say(f"page    {os.path.join(out, 'results.html')}")
+
+
+def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Picture]:
+    drawn, problems = pictures(lines, quick=quick)
+    for problem in problems:
+        note(problem)
+    if drawn:
+        os.makedirs(os.path.join(out, "figures"), exist_ok=True)
+    for picture in drawn:
+        write_text(os.path.join(out, "figures", f"{picture.name}.svg"), picture.svg, FIGURE)
+        say(f"figure  {os.path.join(out, 'figures', picture.name)}.svg")
+    return drawn

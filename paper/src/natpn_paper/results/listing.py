@@ -1,0 +1,124 @@
+"""Tables of results as plain text for a terminal, and as Markdown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from natpn_paper.results.agreement import Agreement, counted, total
+from natpn_paper.results.drawings import Picture
+from natpn_paper.results.notes import ALL
+from natpn_paper.results.tables import Cell, Table
+from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
+
+BEST, BEST_SINGLE = "*", "°"
+SUMMARY = (
+    "table",
+    "`NatPN (paper)` within two standard errors of the paper",
+    "`NatPN` at least as good as the paper’s best single pass",
+)
+TITLE = "# The paper’s results, measured again"
+_GAP = "  "
+
+
+def text(table: Table, width: int = 120) -> str:
+    """Return a table for a terminal.
+
+    Args:
+        table: The table.
+        width: Characters in a line; columns that do not fit go below.
+    """
+    names = ["", *(row.model for row in table.rows)]
+    first = max(map(len, names))
+    columns = [_column(name, [row.cells[j] for row in table.rows]) for j, name in enumerate(table.view.columns)]
+    blocks: list[list[list[str]]] = [[]]
+    used = first
+    for column in columns:
+        if blocks[-1] and used + len(_GAP) + len(column[0]) > width:
+            blocks.append([])
+            used = first
+        blocks[-1].append(column)
+        used += len(_GAP) + len(column[0])
+    lines = [f"{table.name}: {table.title}", *about(table.lines)]
+    for block in blocks:
+        lines.append("")
+        lines += [
+            _GAP.join([f"{name:<{first}}", *(column[i] for column in block)]).rstrip() for i, name in enumerate(names)
+        ]
+    return "\n".join(lines)
+
+
+def legend() -> str:
+    """Say what the signs of a plain table mean."""
+    return f"{LEGEND} {BEST} best of all, {BEST_SINGLE} best with a single pass."
+
+
+def summary(agreements: Sequence[Agreement]) -> str:
+    """Return how well our figures agree with the paper's, for a terminal."""
+    heads = tuple(head.replace("`", "") for head in SUMMARY)
+    rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
+    first = max(len(row[0]) for row in [heads, *rows])
+    lines = [f"{heads[1]} (a),", f"{heads[2]} (b):", f"{'':<{first}}  {'a':>10}  {'b':>10}"]
+    return "\n".join([*lines, *(f"{name:<{first}}  {near:>10}  {good:>10}".rstrip() for name, near, good in rows)])
+
+
+def markdown(
+    tables: Sequence[Table],
+    agreements: Sequence[Agreement],
+    pictures: Sequence[Picture] = (),
+    quick: bool = False,
+    notes: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return all results as one Markdown text.
+
+    Args:
+        tables: The tables.
+        agreements: How well they agree with the paper's.
+        pictures: The figures.
+        quick: Whether they are of quick runs.
+        notes: Remarks, by the name of a table or figure; see `natpn_paper.results.notes`.
+    """
+    parts = [TITLE, *([f"**{QUICK}**"] if quick else [])]
+    parts += [notes[ALL]] if ALL in notes else []
+    if agreements:
+        rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
+        parts += ["## Agreement with the paper", _grid(SUMMARY, rows)]
+    if tables:
+        parts += ["## Tables", f"{LEGEND} Bold: best with a single pass; \\*: best of all; as in the paper."]
+    for table in tables:
+        filled = [(row.model, *map(_markdown_cell, row.cells)) for row in table.rows]
+        parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
+        parts.append(_grid(("", *table.view.columns), filled))
+        parts += [notes[table.name]] if table.name in notes else []
+    if pictures:
+        parts.append("## Figures")
+    for picture in pictures:
+        parts += [f"### {picture.name}", f"{picture.title}. {' '.join(about(picture.lines))}"]
+        parts.append(f"![{picture.title}](figures/{picture.name}.svg)")
+        parts += [notes[picture.name]] if picture.name in notes else []
+    return "\n\n".join(parts) + "\n"
+
+
+def _column(name: str, cells: Sequence[Cell]) -> list[str]:
+    """Return a column of equally wide texts, its name first; numbers stand below each other."""
+    parts = [(_mark(cell) + ours(cell), spread(cell.error), paper(cell.paper, with_error=False)) for cell in cells]
+    widths = [max(map(len, part)) for part in zip(*parts, strict=True)]
+    texts = [" ".join(f"{p:>{w}}" for p, w in zip(part, widths, strict=True) if w) for part in parts]
+    width = max(map(len, [name, *texts]))
+    return [f"{one:>{width}}" for one in [name, *texts]]
+
+
+def _mark(cell: Cell) -> str:
+    return BEST * cell.best + BEST_SINGLE * cell.best_single
+
+
+def _markdown_cell(cell: Cell) -> str:
+    mean = f"**{ours(cell)}**" if cell.best_single else ours(cell)
+    return " ".join(filter(None, [mean + "\\*" * cell.best, spread(cell.error), paper(cell.paper)]))
+
+
+def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+
+
+def _with_total(agreements: Sequence[Agreement]) -> list[Agreement]:
+    return [*agreements, total(agreements)]

@@ -1,0 +1,129 @@
+"""Every table and figure is what it says, and runs."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from natpn.densities import MaskedAutoregressiveFlow
+from natpn_paper import datasets
+from natpn_paper.baselines import BASELINES
+from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
+from natpn_paper.experiments import EXPERIMENTS, bike_sharing, cifar10, execute, mnist, paper
+from natpn_paper.experiments.base import Run
+from natpn_paper.experiments.models import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
+from natpn_paper.experiments.registry import DRAWINGS
+from natpn_paper.experiments.studies import BUDGETS, ROWS
+from natpn_paper.results.tables import tables
+
+HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()
+
+
+def two_models(experiment):
+    """Return NatPN and the plainest other model, or what there is."""
+    others = [m for m in experiment.models if plain_name(m) not in ("NatPN", "NatPE")]
+    baseline = ["StandardNet"] if "StandardNet" in others else others[:1]
+    found = [m for m in experiment.models if m == "NatPN"] + baseline
+    return experiment.models[:1] if experiment.models[0] in ROWS else tuple(found) or experiment.models[:2]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_names_are_known(name):
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    assert set(experiment.needs) <= set(datasets.DATASETS)
+    for view in experiment.views:
+        assert view.data in experiment.data
+        models, columns = (set(names) for names in zip(*paper.figures(view.table, view.trained_on), strict=True))
+        assert columns == set(view.columns)
+        ours = {plain_name(model) + view.suffix for model in experiment.models}
+        assert {model for model in models if model.endswith(view.suffix)} <= ours
+
+
+def test_passes_are_those_of_the_baselines():
+    for name, entry in BASELINES.items():
+        samples = issubclass(entry.classifier or entry.regressor, (MembersClassifier, MembersRegressor))
+        assert is_single_pass(name) == (not samples and entry.parameters.get("ensemble_size", 1) == 1), name
+    assert not is_single_pass(f"NatPE{PAPER}")
+    assert all(map(is_single_pass, ROWS))
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+def test_a_run_is_the_same_whatever_ran_before():
+    experiment = EXPERIMENTS["uci"]
+    run, other = (experiment.runs(2, ("NatPN (paper)",), ("concrete",), quick=True)[seed] for seed in (0, 1))
+    first = execute(experiment, run)["scores"]
+    torch.manual_seed(5)
+    assert execute(experiment, run)["scores"] == first
+    assert execute(experiment, other)["scores"] != first
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in DRAWINGS])
+def test_a_quick_run_fills_its_tables(name):
+    experiment = EXPERIMENTS[name]
+    absent = [need for need in experiment.needs if datasets.missing_folder(need)]
+    assert experiment.needs[:1] != absent[:1] or not absent, f"NATPN_DATA has no {absent[0]}"
+    runs = experiment.runs(1, two_models(experiment), quick=True)
+    assert runs
+    lines = [execute(experiment, run) for run in runs]
+    found = tables(lines, {name: experiment}, quick=True)
+    assert [table.view for table in found] == list(experiment.views)
+    for table in found:
+        ours = table.rows[-1]
+        assert any(cell.mean is not None for cell in ours.cells)
+        if not absent and ours.model in ("NatPN", *ROWS):
+            assert all(cell.mean is not None for cell in ours.cells)
+
+
+@pytest.mark.parametrize("model", ["NatPN", "NatPN (paper)", "Dropout"])
+def test_epochs_of_a_run_are_those_that_were_asked_for(model):
+    setting = Setting((8, 1), max_epochs=9)
+    run = Run("uci", "kin8nm", model, 0, epochs=2)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3)).astype(np.float32)
+    fitted = build(run, "normal", (3,), setting).fit(X, X.sum(1))
+    main = {"NatPN": "representation", "NatPN (paper)": "joint"}.get(model)
+    last = [e["epoch"] for e in fitted.history_ if main in (None, e["phase"])][-1]
+    assert last == 2
+    if model == "NatPN (paper)":
+        assert max(e["epoch"] for e in fitted.history_ if e["phase"] == "fine-tuning") <= 2
+
+
+@pytest.mark.parametrize(
+    ("study", "table", "model", "setting"),
+    [
+        ("ablation-mnist", "mnist", "NatPN", mnist.SETTING),
+        ("ablation-cifar10", "cifar10", "NatPN", cifar10.SETTING),
+        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", bike_sharing.SETTING),
+    ],
+)
+def test_flow_and_budget_are_those_of_the_study_row_with_the_figures_of_the_table(study, table, model, setting):
+    of_table = {column: figure for (name, column), figure in paper.figures(table).items() if name == model}
+    of_study: dict[str, dict[str, object]] = {}
+    for (row, column), figure in paper.figures(study).items():
+        of_study.setdefault(row, {})[column] = figure
+    (row,) = [row for row, found in of_study.items() if all(of_table[k] == v for k, v in found.items())]
+    dim, budget, flow = ROWS[row]
+    kind, layers = setting.flow
+    assert (dim, BUDGETS[budget], flow) == (
+        LATENT_DIM,
+        setting.budget,
+        f"{layers}/0" if kind == "radial" else f"0/{layers}",
+    )
+
+
+def test_the_papers_flow_and_budget_are_used():
+    setting = Setting((8, 1), flow=("maf", 3), budget="exp")
+    model = build(Run("uci", "kin8nm", "NatPN (paper)", 0), "normal", (3,), setting)
+    assert isinstance(model.density, MaskedAutoregressiveFlow)
+    assert model.budget == "exp"
+
+
+@pytest.mark.parametrize(("limit", "size"), [(None, 512), (1000, 64), (100_000, 256)])
+def test_the_papers_scheme_has_smaller_batches_where_rows_are_few(limit, size):
+    run = Run("mnist", "mnist", "NatPN (paper)", 0, limit=limit)
+    assert build(run, "classes", (3,), Setting()).scheme.batch_size == size
