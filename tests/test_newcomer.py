@@ -19,6 +19,7 @@ from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support
 from natpn.encoders import ENCODERS
 from natpn.estimators.choice import automatic
+from natpn.export import export_onnx
 from natpn.export.answers import Answers
 from natpn.families import FAMILIES
 from natpn.families.gamma import GammaPosterior
@@ -206,10 +207,22 @@ def test_a_family_is_served(pareto):
     assert min(answer["curve"]["x"]) > 1
 
 
-def test_a_family_that_says_what_a_graph_has_is_exported(pareto, monkeypatch):
-    stated = Graph("the mean of log y", "the median", lambda p: (p.scale * p.a * torch.expm1(np.log(2) / p.a)).exp())
+def test_a_family_that_says_what_a_graph_has_is_exported(pareto, monkeypatch, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    stated = Graph(
+        "the mean of log y",
+        "the median",
+        predict=lambda predictive: (predictive.scale * predictive.a * torch.expm1(np.log(2) / predictive.a)).exp(),
+        deviation=False,
+        aleatoric=None,
+    )
     monkeypatch.setattr(Pareto, "graph", stated)
     same_graph(pareto)
+    assert export_onnx(pareto, tmp_path / "model.onnx") == []
+    rows = table(40, 1)[["a", "b"]]
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    (found,) = session.run(["prediction"], {"X": rows.to_numpy()})
+    np.testing.assert_allclose(found, pareto.predict(rows), rtol=1e-6)
 
 
 def test_a_family_is_chosen_where_it_says_so(pareto, monkeypatch):
