@@ -52,5 +52,5 @@ def targets(family: str, rows: int, seed: int = 0) -> tuple[Floats, NDArray[Any]
     return X, found[family]()
 
 
-VECTORS = {"multinomial", "multivariate_normal", "von_mises_fisher"}
-SCALARS = [name for name in FAMILIES if name not in VECTORS | {"categorical"}]
+VECTORS = {name for name, kind in FAMILIES.items() if kind.is_vectors}
+SCALARS = [name for name, kind in FAMILIES.items() if not kind.is_vectors and not kind.is_classes]

@@ -6,12 +6,12 @@ import pytest
 from export.problems import ROWS, ask, assert_agree, fitted, questions, targets
 from natpn import NatPNRegressor
 from natpn.densities import DENSITIES
-from natpn.export.answers import PARAMETERS
 from natpn.families import FAMILIES
 
 
 def test_the_parameters_of_every_family_are_described():
-    assert set(PARAMETERS) == set(FAMILIES)
+    said = [fitted(name).family_.graph.parameters for name in FAMILIES]
+    assert len(set(said)) == len(FAMILIES) - 1  # categorical and multinomial have the same
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -153,12 +153,11 @@ def check_family(family: str | None) -> None:
     Raises:
         Problem: With the choices.
     """
-    from natpn.estimators.numbers import VECTORS
-    from natpn.families import FAMILIES
+    from natpn.families import FAMILIES, has_vectors
 
-    if family in VECTORS:
+    if has_vectors(family):
         raise Problem(f"--family {family} has vectors as targets, which are not in one column; use NatPNRegressor.")
-    names = ["auto", *(name for name in FAMILIES if name not in VECTORS)]
+    names = ["auto", *(name for name in FAMILIES if not has_vectors(name))]
     if family is not None and family not in names:
         raise Problem(f"--family {family}: there is no such family; known are {', '.join(names)}{near(family, names)}")
 

@@ -27,12 +27,15 @@ def said_classes(task: str | None, family: str | None) -> bool | None:
     Raises:
         Problem: If the options contradict each other.
     """
-    if family not in (None, "auto"):
-        if task == "classes" and family != "categorical":
+    from natpn.families import FAMILIES
+
+    if family is not None and family != "auto":
+        of_classes = FAMILIES[family].is_classes
+        if task == "classes" and not of_classes:
             raise Problem(f"--family {family} is for numbers, and --task says classes; leave one of them out.")
-        if task == "numbers" and family == "categorical":
-            raise Problem("--family categorical is for classes, and --task says numbers; leave one of them out.")
-        return family == "categorical"
+        if task == "numbers" and of_classes:
+            raise Problem(f"--family {family} is for classes, and --task says numbers; leave one of them out.")
+        return of_classes
     return task == "classes" if task else None
 
 

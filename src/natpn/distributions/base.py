@@ -8,7 +8,7 @@ that count observations may be `inf`.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,8 +25,13 @@ INFINITE = 1e100
 
 
 class Distribution(torch.distributions.Distribution, ABC):
-    """A distribution of targets with `mean`, `variance`, `log_prob`, `sample` and `entropy`."""
+    """A distribution of targets with `mean`, `variance`, `log_prob`, `sample` and `entropy`.
 
+    Attributes:
+        has_moments: Whether it has mean and variance for some parameters; if not, median and quantiles serve instead.
+    """
+
+    has_moments: ClassVar[bool] = True
     arg_constraints: dict[str, Any] = {}  # noqa: RUF012 (torch asks for it)
 
     def __init__(self, batch_shape: torch.Size, target: Support, dtype: torch.dtype) -> None:

@@ -8,6 +8,8 @@ df = inf is the Normal distribution. Without a mean (df ≤ 1) the centre of sym
 df ≤ 2.
 """
 
+from typing import ClassVar
+
 import numpy as np
 import torch
 from scipy import special as sp
@@ -103,6 +105,8 @@ class LogStudentT(StudentT):
 
     For finite df it has no moments: mean and variance are inf, and quantiles serve in their place.
     """
+
+    has_moments: ClassVar[bool] = False
 
     def _support(self) -> Support:
         return positive()

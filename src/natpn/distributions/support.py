@@ -36,11 +36,13 @@ class Support:
         expected: The values in words, for the error message.
         holds: Maps float64 targets to a boolean per target.
         event_shape: The shape of one target: () or (D,).
+        discrete: Whether the values lie apart, as counts and classes do: each has a probability, not a density.
     """
 
     expected: str
     holds: Callable[[Tensor], Tensor]
     event_shape: tuple[int, ...] = ()
+    discrete: bool = False
 
     def check(self, y: Tensor, argument: str = "y") -> Tensor:
         """Return y in float64, or raise a SupportError about the first value outside the support."""
@@ -77,12 +79,13 @@ def positive() -> Support:
 
 def counts() -> Support:
     """Whole numbers from 0 on."""
-    return Support("a count (0, 1, 2, …)", lambda y: (y >= 0) & y.isfinite() & (y == y.floor()))
+    return Support("a count (0, 1, 2, …)", lambda y: (y >= 0) & y.isfinite() & (y == y.floor()), discrete=True)
 
 
 def classes(n_classes: int) -> Support:
     """A class index from 0 to n_classes − 1."""
-    return Support(f"a class index from 0 to {n_classes - 1}", lambda y: (y >= 0) & (y < n_classes) & (y == y.floor()))
+    expected = f"a class index from 0 to {n_classes - 1}"
+    return Support(expected, lambda y: (y >= 0) & (y < n_classes) & (y == y.floor()), discrete=True)
 
 
 def vectors(dim: int) -> Support:
@@ -92,7 +95,7 @@ def vectors(dim: int) -> Support:
 
 def count_vectors(dim: int) -> Support:
     """Vectors of counts."""
-    return Support(f"a vector of {dim} counts", lambda y: counts().holds(y).all(-1), (dim,))
+    return Support(f"a vector of {dim} counts", lambda y: counts().holds(y).all(-1), (dim,), discrete=True)
 
 
 def unit_vectors(dim: int) -> Support:

@@ -1,6 +1,10 @@
 """Encoders: from an input to a latent vector, in the last dimension.
 
 Any other ``nn.Module`` that does the same can be used in their place; there is no base class to inherit from.
+
+To add one that estimators take by its name: a module with ``n_dims``, how many dimensions one input has, and a line in
+``ENCODERS``. Its constructor is ``(n_features, latent_dim, n_ignored)`` for rows of numbers, of which the last
+``n_ignored`` are not for it, and ``(shape, latent_dim)`` for inputs of more dimensions.
 """
 
 import inspect

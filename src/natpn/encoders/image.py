@@ -33,6 +33,8 @@ class ImageEncoder(nn.Module):
         torch.Size([2, 8])
     """
 
+    n_dims = 3
+
     def __init__(self, shape: Iterable[int] = (1, 28, 28), latent_dim: int = 16) -> None:
         super().__init__()
         check_positive(latent_dim=latent_dim)

@@ -47,6 +47,8 @@ class ResNet18Encoder(nn.Module):
         torch.Size([2, 8])
     """
 
+    n_dims = 3
+
     def __init__(self, shape: Iterable[int] = (3, 32, 32), latent_dim: int = 16) -> None:
         super().__init__()
         check_positive(latent_dim=latent_dim)

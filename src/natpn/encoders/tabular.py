@@ -42,6 +42,8 @@ class TabularEncoder(nn.Module):
         torch.Size([100, 8])
     """
 
+    n_dims = 1
+
     def __init__(
         self,
         n_features: int,

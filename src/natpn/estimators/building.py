@@ -19,6 +19,8 @@ from natpn.training import Paper, Scheme
 
 Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
+_DEFAULTS = {1: "tabular", 3: "image"}  # by the number of dimensions of an input
+
 
 def build(
     shape: Sequence[int],
@@ -73,7 +75,7 @@ def build(
                     latent_dim,
                     n_numbers=n_numbers,
                     surprise=surprise,
-                    encoder=_encoder(encoder, shape, latent_dim),
+                    encoder=_encoder(encoder, shape, surprise, latent_dim),
                     density=None if density == "auto" else copy.deepcopy(density),
                     budget="gradual" if budget == "auto" else budget,
                     prior=prior,
@@ -89,8 +91,8 @@ def is_paper(scheme: str | Scheme) -> bool:
     return scheme == "paper" or isinstance(scheme, Paper)
 
 
-def _encoder(encoder: EncoderChoice, shape: Sequence[int], latent_dim: int) -> nn.Module | None:
-    """Return a copy of a given encoder, what a given function makes, a named one for images, and None for the default.
+def _encoder(encoder: EncoderChoice, shape: Sequence[int], surprise: bool, latent_dim: int) -> nn.Module | None:
+    """Return a copy of a given encoder, what a given function makes, a named one, and None for the default.
 
     Inputs that are neither rows nor images (channels, height, width) are flattened.
     """
@@ -98,18 +100,20 @@ def _encoder(encoder: EncoderChoice, shape: Sequence[int], latent_dim: int) -> n
         return copy.deepcopy(encoder)
     if callable(encoder):
         return encoder()
-    wanted = ("tabular",) if len(shape) == 1 else ("image", "resnet18")
-    if encoder == "auto" and len(shape) not in (1, 3):
+    default = _DEFAULTS.get(len(shape))
+    if encoder == "auto" and default is None:
         flat = encoders.get("tabular", n_features=prod(shape), latent_dim=latent_dim, hidden=128)
         return nn.Sequential(nn.Flatten(), flat)
-    if encoder == "auto" or (encoder == wanted[0] and len(shape) in (1, 3)):
+    if encoder in ("auto", default):
         return None
-    if encoder not in wanted or len(shape) not in (1, 3):
+    wanted = [name for name, kind in encoders.ENCODERS.items() if getattr(kind, "n_dims", None) == len(shape)]
+    if encoder not in wanted:
         raise ValueError(
-            f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose 'auto', "
-            f"{', '.join(map(repr, wanted))}, or give an nn.Module or a function that makes one"
+            f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose "
+            f"{', '.join(map(repr, ['auto', *wanted]))}, or give an nn.Module or a function that makes one"
         )
-    return encoders.get(encoder, shape=tuple(shape), latent_dim=latent_dim)
+    size = {"n_features": shape[0], "n_ignored": int(surprise)} if len(shape) == 1 else {"shape": tuple(shape)}
+    return encoders.get(encoder, **size, latent_dim=latent_dim)
 
 
 def paper_encoder(shape: Sequence[int], surprise: bool, encoder: EncoderChoice, latent_dim: int) -> nn.Module:
@@ -121,7 +125,7 @@ def paper_encoder(shape: Sequence[int], surprise: bool, encoder: EncoderChoice, 
         encoder: "auto", a name in `natpn.encoders.ENCODERS`, a module, which is copied, or a function that makes one.
         latent_dim: The size of the latent vector.
     """
-    module = _encoder(encoder, shape, latent_dim)
+    module = _encoder(encoder, shape, surprise, latent_dim)
     if module is not None:
         return module
     if len(shape) == 1:

@@ -9,16 +9,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
 from torch import Tensor
 
-from natpn.distributions import LogStudentT
 from natpn.estimators.choice import choose_family
 from natpn.estimators.data import DataEstimator, Floats
 from natpn.estimators.predictive import Predictive
 from natpn.estimators.targets import read_numbers
 from natpn.estimators.units import Units
-from natpn.families import Family
-from natpn.families.kinds import PositiveMeanFamily
-
-VECTORS = ("multivariate_normal", "multinomial", "von_mises_fisher")
+from natpn.families import Family, has_vectors
 
 
 class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
@@ -47,7 +43,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def _numbers(self, y: Any, warn: bool) -> Floats:
         values = read_numbers(y)
-        two = values.ndim == 2 and (self.family in (*VECTORS, "auto") or _has_vectors(self.family))
+        two = values.ndim == 2 and (self.family == "auto" or has_vectors(self.family))
         if not two:
             values = column_or_1d(values, warn=warn)
         elif self.family == "auto" and values.shape[1] == 1:
@@ -60,14 +56,12 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def _set_family(self, y: Floats, weight: Floats | None) -> None:
         self.units_ = Units.of(self.family_, y, weight)
-        if isinstance(self.family_, PositiveMeanFamily):
-            largest = self._standardise(y).max().double().reshape(1, 1)
-            reached = float(self.family_.link(self.family_.inverse_link(largest)))
-            if reached < 0.99 * float(largest):
-                raise ValueError(
-                    f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
-                    f"{y.max():.4g}: choose family='lognormal' or 'normal'"
-                )
+        reached = self.family_.largest_mean(self._standardise(y))
+        if reached is not None:
+            raise ValueError(
+                f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
+                f"{y.max():.4g}: choose family='lognormal' or 'normal'"
+            )
 
     def _standardise(self, y: Floats) -> Tensor:
         return self.units_.standardise(y)
@@ -111,30 +105,22 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.family in (*VECTORS, "auto") or _has_vectors(self.family)
+        tags.target_tags.multi_output = self.family == "auto" or has_vectors(self.family)
         tags.target_tags.single_output = not tags.target_tags.multi_output or self.family == "auto"
         return tags
-
-
-def _has_vectors(family: object) -> bool:
-    return isinstance(family, Family) and bool(family.support.event_shape)
 
 
 _WITHIN_ONE_DEVIATION = 0.6827
 
 
-def _has_moments(distribution: Predictive) -> bool:
-    return not isinstance(distribution.predictive, LogStudentT)
-
-
 def _centre(distribution: Predictive) -> Floats:
     """Return the mean, or the median where no mean exists."""
-    return distribution.mean() if _has_moments(distribution) else distribution.median()
+    return distribution.mean() if distribution.predictive.has_moments else distribution.median()
 
 
 def _spread(distribution: Predictive) -> Floats:
     """Return the standard deviation, or where none exists half the width of as large an interval."""
-    if _has_moments(distribution):
+    if distribution.predictive.has_moments:
         return distribution.std()
     ends: Floats = distribution.interval(_WITHIN_ONE_DEVIATION)
     return (ends[:, 1] - ends[:, 0]) / 2

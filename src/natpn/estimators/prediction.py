@@ -10,7 +10,7 @@ from torch import Tensor
 
 from natpn.distributions import ScalarDistribution
 from natpn.estimators.conformal import Calibration
-from natpn.estimators.predictive import ClassPredictive, Floats, Predictive, as_floats, encode_labels, is_discrete
+from natpn.estimators.predictive import ClassPredictive, Floats, Predictive, as_floats, encode_labels
 from natpn.families import Posterior
 
 
@@ -72,7 +72,7 @@ class PredictiveDistribution(Predictive):
         if not isinstance(self.predictive, ScalarDistribution):
             return None
         values = np.asarray(y, float)
-        below = self.cdf(values - 1) if is_discrete(self.predictive) else self.cdf(values)
+        below = self.cdf(values - 1) if self.predictive.target.discrete else self.cdf(values)
         scores: Floats = np.maximum(np.maximum(0.5 - self.cdf(values), below - 0.5), 0.0)
         return scores
 

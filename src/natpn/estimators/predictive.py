@@ -92,7 +92,7 @@ class Predictive:
         half = self._calibration.threshold(coverage)
         if half is None:
             half = coverage / 2
-        elif is_discrete(self._scalar("interval")):
+        elif self._scalar("interval").target.discrete:
             half += _TIE
         half = min(half, 0.5)
         return self.quantile([0.5 - half, 0.5 + half])
@@ -102,7 +102,7 @@ class Predictive:
 
         Quantiles of counts would be exact too, and take minutes for thousands of rows.
         """
-        return self.sample(_DRAWS, 0).T if is_discrete(self._scalar("crps")) else self.quantile(_LEVELS)
+        return self.sample(_DRAWS, 0).T if self._scalar("crps").target.discrete else self.quantile(_LEVELS)
 
     def median(self) -> Floats:
         """Return the medians."""
@@ -199,12 +199,6 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 def _some(values: Sequence[object]) -> str:
     return ", ".join(map(repr, values[:10])) + (", …" if len(values) > 10 else "")
-
-
-def is_discrete(distribution: Distribution) -> bool:
-    """Say whether the targets are counts or classes."""
-    # half-way between two counts is outside the support of counts, and inside that of numbers
-    return not bool(distribution.target.holds(torch.tensor([0.5], dtype=torch.float64)).all())
 
 
 def as_floats(x: Tensor) -> Floats:

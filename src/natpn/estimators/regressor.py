@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from natpn import families
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.base import NatPNEstimator
@@ -16,8 +17,6 @@ from natpn.estimators.numbers import NumberTargets
 from natpn.estimators.prediction import PredictiveDistribution
 from natpn.evidence import Evidence
 from natpn.families import Family, Posterior
-from natpn.families.negative_binomial import NegativeBinomial
-from natpn.families.poisson import Poisson
 from natpn.training import Scheme
 
 
@@ -121,10 +120,12 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         self.family = family
 
     def _choose_family(self, y: Floats) -> Family:
-        """Leave the size of counts open where it is to be found, which only the staged scheme does."""
+        """Leave open what is to be found on held-out rows, which only the staged scheme does."""
         chosen = super()._choose_family(y)
-        is_open = self.family == "negative_binomial" or (self.family == "auto" and isinstance(chosen, Poisson))
-        return NegativeBinomial(None) if is_open and not is_paper(self.scheme) else chosen
+        if isinstance(self.family, Family) or is_paper(self.scheme):
+            return chosen
+        wider = chosen.wider if self.family == "auto" else None
+        return (chosen if wider is None else families.get(wider)).opened()
 
     def _set_fitted_family(self, family: Family) -> None:
         super()._set_fitted_family(family)

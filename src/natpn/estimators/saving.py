@@ -16,11 +16,10 @@ from safetensors.torch import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from natpn import families
 from natpn.encoders import TabularEncoder
 from natpn.estimators.placing import SCHEMA, write
 from natpn.evidence import Evidence
-from natpn.families import Family
+from natpn.families import Family, name_of
 from natpn.network.default import ACTIVATION
 from natpn.training import Scheme
 
@@ -84,9 +83,8 @@ def _activation(network: nn.Module) -> str:
 
 
 def _family(family: Family) -> dict[str, Any]:
-    name = next(name for name, kind in families.FAMILIES.items() if kind is type(family))
     chosen = [f.name for f in fields(family) if f.init]  # type: ignore[arg-type]
-    return {"name": name, "parameters": {parameter: getattr(family, parameter) for parameter in chosen}}
+    return {"name": name_of(family), "parameters": {parameter: getattr(family, parameter) for parameter in chosen}}
 
 
 def _plain(name: str, value: Any) -> Any:

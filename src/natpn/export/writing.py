@@ -18,9 +18,10 @@ from torch import nn
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.inputs import TableInputs
-from natpn.export.answers import LEVELS, Answers, describe_outputs, left_out, name_of
+from natpn.export.answers import LEVELS, Answers, describe_outputs, left_out
 from natpn.export.operators import operators
 from natpn.export.preparation import other_columns
+from natpn.families import name_of
 from natpn.outputs import Kind, check_file, replacing
 
 _EXAMPLE_ROWS = 3

@@ -31,7 +31,17 @@ FAMILIES: dict[str, type[Family]] = {
     "von_mises_fisher": VonMisesFisher,
 }
 
-__all__ = ["FAMILIES", "Bernoulli", "DirichletFamily", "Family", "Normal", "Posterior", "get"]
+__all__ = [
+    "FAMILIES",
+    "Bernoulli",
+    "DirichletFamily",
+    "Family",
+    "Normal",
+    "Posterior",
+    "get",
+    "has_vectors",
+    "name_of",
+]
 
 
 def get(name: str, **parameters: int | float) -> Family:
@@ -52,6 +62,26 @@ def get(name: str, **parameters: int | float) -> Family:
     if missing:
         raise ValueError(f"family: {name} needs {', '.join(missing)}, as in get({name!r}, {missing[0]}=3)")
     return family(**parameters)
+
+
+def has_vectors(family: object) -> bool:
+    """Say whether the targets of a family, or of the one of that name, are vectors."""
+    if isinstance(family, Family):
+        return bool(family.support.event_shape)
+    return isinstance(family, str) and family in FAMILIES and FAMILIES[family].is_vectors
+
+
+def name_of(family: Family) -> str:
+    """Return the name of a family in `FAMILIES`.
+
+    Examples:
+        >>> name_of(get("gamma", shape=2.0))
+        'gamma'
+    """
+    found = next((name for name, kind in FAMILIES.items() if kind is type(family)), None)
+    if found is None:
+        raise ValueError(f"family: {family!r} is not in natpn.families.FAMILIES; add its class there under a name")
+    return found
 
 
 def _suggest(word: str, choices: list[str]) -> str:

@@ -2,12 +2,13 @@
 
 A family is a frozen value. It turns raw decoder outputs into χ (`link`), targets into sufficient statistics
 (`statistics`), and evidence into a `Posterior`, which calculates in float64 and answers in the evidence's precision.
+What else depends on it, from units to words, it says in the methods of `natpn.families.about`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from torch import Tensor
 from natpn.distributions.base import Distribution
 from natpn.distributions.support import Support
 from natpn.evidence import Evidence, Pool, plus, rounded, weighted_mean
+from natpn.families.about import About
 from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
@@ -29,14 +31,8 @@ SMALLEST_SHARE = 1e-6
 _LOG_N = 230.0
 
 
-class Family(ABC):
-    """A likelihood with its conjugate prior.
-
-    Attributes:
-        suits: Which targets "auto" picks it for.
-    """
-
-    suits: ClassVar[str] = "targets it was asked for"
+class Family(About, ABC):
+    """A likelihood with its conjugate prior."""
 
     @property
     def pool(self) -> Pool:
@@ -180,6 +176,10 @@ class Family(ABC):
         weight = weight.to(checked.device) * rows / weight.sum()
         chi, n = self._marginal(checked, weight)
         return self.prior(chi, n, device=checked.device)
+
+    def opened(self) -> "Family":
+        """Return the family with all left open that `refined` finds on held-out rows."""
+        return self
 
     def refined(self, raw: Tensor, y: Tensor, weight: Tensor) -> "Family":
         """Return the family with what is left to be found from held-out rows, given what a network says of them.

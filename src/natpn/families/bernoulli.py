@@ -9,6 +9,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,13 +17,32 @@ from torch import Tensor
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence, Pool, anchored_mean, minus
+from natpn.families.about import Noise
 from natpn.families.base import FEW, Family, Posterior
+from natpn.families.graph import Graph
 from natpn.families.kinds import dirichlet_entropy, share_of_entropy
+
+
+def _quantiles(predictive: BernoulliDistribution, levels: Tensor) -> Tensor:
+    failure = 1 - predictive.mean.unsqueeze(-1)
+    return (failure < levels).double()
 
 
 @dataclass(frozen=True, repr=False)
 class Bernoulli(Family):
     """0 or 1, with a Beta prior."""
+
+    predicts: ClassVar[str] = "yes or no (1 or 0)"
+    noise: ClassVar[Noise | None] = "temperature"
+
+    @property
+    def graph(self) -> Graph:
+        """All, with quantiles."""
+        return Graph(
+            "the probability p of 1; n·p and n·(1 − p) are the parameters of the Beta posterior",
+            "the probability of 1",
+            quantiles=_quantiles,
+        )
 
     @property
     def pool(self) -> Pool:

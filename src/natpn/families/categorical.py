@@ -9,6 +9,7 @@
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -16,12 +17,25 @@ from torch import Tensor
 from natpn.distributions import Categorical as CategoricalDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence
+from natpn.families.graph import Graph
 from natpn.families.kinds import DirichletFamily, DirichletPosterior
 
 
 @dataclass(frozen=True, repr=False)
 class Categorical(DirichletFamily):
     """One of `n_classes` classes, with a Dirichlet prior."""
+
+    predicts: ClassVar[str] = "one of several labels"
+    is_classes: ClassVar[bool] = True
+
+    @property
+    def graph(self) -> Graph:
+        """All but the standard deviation: a class has none."""
+        return Graph(
+            "class probabilities; n·chi is the parameter of the Dirichlet posterior",
+            "the probability of each class, in the order of `classes`",
+            deviation=False,
+        )
 
     @property
     def support(self) -> Support:

@@ -11,7 +11,9 @@
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,13 +21,23 @@ from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior, positive_parameter
+from natpn.families.graph import Graph, entropy_at
 from natpn.families.kinds import PositiveMeanFamily
+from natpn.families.scaling import REACH, Floats
 from natpn.special import digamma_remainder, gamma_entropy
+
+
+def _lomax_quantiles(predictive: CompoundGamma, levels: Tensor) -> Tensor:
+    """Return quantiles for shape 1, where F(y) = 1 − (1 + y/(a s))^{−a}."""
+    scale, a = predictive.scale.unsqueeze(-1), predictive.a.unsqueeze(-1)
+    return scale * a * torch.expm1(-torch.log1p(-levels) / a)
 
 
 @dataclass(frozen=True, repr=False)
 class Gamma(PositiveMeanFamily):
     """Positive numbers of known shape, with a Gamma prior on the rate."""
+
+    predicts: ClassVar[str] = "a positive number"
 
     shape: float = 1.0
 
@@ -36,6 +48,38 @@ class Gamma(PositiveMeanFamily):
     def support(self) -> Support:
         """Positive numbers."""
         return positive()
+
+    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+        """Return 0 and the mean."""
+        return np.zeros(1), np.average(y.reshape(len(y), -1), axis=0, weights=weight)
+
+    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+        """Return y/s, which is not to become 0."""
+        return np.maximum(y / scale, np.exp(-REACH))
+
+    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return s χ."""
+        return chi * scale
+
+    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return χ/s."""
+        return chi / scale
+
+    def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
+        """Return 0 to four times the mean."""
+        return 0.0, 4 * scale
+
+    @property
+    def graph(self) -> Graph:
+        """Quantiles only of shape 1: others are not elementary."""
+        standard = entropy_at(self, [1.0])
+        about = "Quantiles and intervals are left out: those of the compound Gamma are not elementary."
+        return Graph(
+            "the mean; k·n + 1 and n·chi are shape and rate of the Gamma posterior of the rate, k being the shape",
+            aleatoric=lambda posterior: standard + posterior.mean.log(),
+            quantiles=_lomax_quantiles if self.shape == 1 else None,
+            left_out=() if self.shape == 1 else (about,),
+        )
 
     def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
         ratio = square / mean.square()

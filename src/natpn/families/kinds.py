@@ -3,12 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
+from natpn.families.about import Noise
 from natpn.families.base import FEW, SMALLEST_SHARE, Family, Posterior, whole_parameter
 from natpn.special import gamma_entropy
 
@@ -18,6 +19,8 @@ _SHARE_OF_ENTROPY = 0.2
 @dataclass(frozen=True, repr=False)
 class DirichletFamily(Family):
     """Families of classes: χ are class probabilities, the prior is Dirichlet(α = nχ), uniform by default."""
+
+    noise: ClassVar[Noise | None] = "temperature"
 
     n_classes: int
 
@@ -87,7 +90,7 @@ def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.f
 
 @dataclass(frozen=True, repr=False)
 class PositiveMeanFamily(Family):
-    """Families of one positive mean: u(y) = y, and the paper's prior is one observation of 1."""
+    """Families of one statistic of positive mean, by default u(y) = y; the paper's prior is one observation of 1."""
 
     @property
     def n_statistics(self) -> int:
@@ -102,6 +105,12 @@ class PositiveMeanFamily(Family):
         """Map means to raw outputs."""
         return chi.clamp(1e-8, 1e8).log()
 
+    def largest_mean(self, y: Tensor) -> float | None:
+        """Return the largest mean that `link` reaches, if statistics of targets lie beyond."""
+        largest = self._statistics(y.double()).max().reshape(1, 1)
+        reached = float(self.link(self.inverse_link(largest)))
+        return reached if reached < 0.99 * float(largest) else None
+
     def _statistics(self, y: Tensor) -> Tensor:
         return y.unsqueeze(-1)
 
@@ -109,9 +118,10 @@ class PositiveMeanFamily(Family):
         return [1.0], 1.0
 
     def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        u = self._statistics(y)[..., 0]
         # if all targets are 0, half a count in all of them: a rate of 0 would be certainty
-        mean = (weight @ y) / weight.sum() if bool((y > 0).any()) else 0.5 / weight.sum()
-        square = (weight @ y.square()) / weight.sum()
+        mean = (weight @ u) / weight.sum() if bool((u > 0).any()) else 0.5 / weight.sum()
+        square = (weight @ u.square()) / weight.sum()
         n = float(self._marginal_n(mean, torch.maximum(square, mean.square())))
         return mean.unsqueeze(-1), n if 0 < n < FEW else FEW
 

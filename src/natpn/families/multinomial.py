@@ -10,7 +10,9 @@
 """
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,13 +20,40 @@ from natpn.distributions import DirichletMultinomial
 from natpn.distributions.base import INFINITE
 from natpn.distributions.support import Support, count_vectors
 from natpn.evidence import Evidence
+from natpn.families.graph import COORDINATES, COUNT_ENTROPY, Graph
 from natpn.families.kinds import DirichletFamily, DirichletPosterior
+from natpn.families.scaling import Floats
 from natpn.special import deviance, digamma_remainder, factorial_remainder
 
 
 @dataclass(frozen=True, repr=False)
 class Multinomial(DirichletFamily):
     """Counts over `n_classes` classes, with a Dirichlet prior."""
+
+    predicts: ClassVar[str] = "how often each of several labels occurs"
+    is_vectors: ClassVar[bool] = True
+    is_trials: ClassVar[bool] = True
+
+    @classmethod
+    def parameters(cls, y: Floats) -> dict[str, Any]:
+        """Return how many classes there are counts of."""
+        return {"n_classes": max(2, y.shape[1] if y.ndim == 2 else 1)}
+
+    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+        """Return 0 and the number of trials if it is the same in all rows, else 1."""
+        trials = y.sum(1)
+        return np.zeros(y.shape[1]), np.ones(y.shape[1]) * (trials[0] if (trials == trials[0]).all() else 1.0)
+
+    @property
+    def graph(self) -> Graph:
+        """Mean counts, without their spread."""
+        return Graph(
+            "class probabilities; n·chi is the parameter of the Dirichlet posterior",
+            "the mean count of each class, in as many trials as training rows had; if these differ, its share",
+            deviation=False,
+            aleatoric=None,
+            left_out=(COUNT_ENTROPY, COORDINATES),
+        )
 
     @property
     def support(self) -> Support:

@@ -17,7 +17,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ from natpn.distributions.multivariate_t import log_determinant, mahalanobis
 from natpn.distributions.support import Support, vectors
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
 from natpn.families.base import FEW, Family, Posterior, whole_parameter
+from natpn.families.graph import COORDINATES, Graph, entropy_at
+from natpn.families.scaling import Floats, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
 _SMALLEST_SCALE = 1e-3
@@ -68,6 +70,8 @@ class MultivariateNormal(Family):
     """Vectors of a given dimension, with a Normal-Inverse-Wishart prior."""
 
     suits: ClassVar[str] = "vectors"
+    predicts: ClassVar[str] = "several numbers at once"
+    is_vectors: ClassVar[bool] = True
 
     dimension: int
 
@@ -88,6 +92,48 @@ class MultivariateNormal(Family):
     def support(self) -> Support:
         """Vectors of finite numbers."""
         return vectors(self.dimension)
+
+    @classmethod
+    def suited(cls, y: Floats) -> int | None:
+        """Take all vectors."""
+        return 0 if y.ndim == 2 else None
+
+    @classmethod
+    def parameters(cls, y: Floats) -> dict[str, Any]:
+        """Return the dimension."""
+        return {"dimension": y.shape[1] if y.ndim == 2 else 1}
+
+    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean and standard deviation of each coordinate."""
+        return mean_and_deviation(y.reshape(len(y), -1), weight)
+
+    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+        """Return (y − l)/s, each coordinate."""
+        return ((y.reshape(len(y), -1) - location) / scale).reshape(y.shape)
+
+    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return s m + l, and the rows of the factor times s."""
+        d = len(scale)
+        factor = unpack(chi[..., d:], d) * scale[:, None]
+        return torch.cat([chi[..., :d] * scale + location, pack(factor)], -1)
+
+    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return (m − l)/s, and the rows of the factor over s."""
+        d = len(scale)
+        factor = unpack(chi[..., d:], d) / scale[:, None]
+        return torch.cat([(chi[..., :d] - location) / scale, pack(factor)], -1)
+
+    @property
+    def graph(self) -> Graph:
+        """All but the standard deviations, which follow from χ and n."""
+        standard = entropy_at(self, [*[0.0] * self.dimension, *pack(torch.eye(self.dimension)).tolist()])
+        return Graph(
+            "the mean and the lower triangle, by rows, of the Cholesky factor of the covariance; the predictive is the "
+            "multivariate t with n degrees of freedom and scale matrix covariance·(n + 1)/n",
+            deviation=False,
+            aleatoric=lambda posterior: standard + log_determinant(posterior.factor),
+            left_out=(COORDINATES,),
+        )
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means and factor entries within ±10⁶, with at least 10⁻³ on the diagonal."""

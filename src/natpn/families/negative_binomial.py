@@ -28,6 +28,7 @@ from natpn.distributions.negative_binomial import log_prob
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
 from natpn.families.base import Family, Posterior, positive_parameter
+from natpn.families.graph import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.kinds import PositiveMeanFamily, dirichlet_entropy
 from natpn.families.poisson import Poisson
 from natpn.special import digamma_remainder, widen
@@ -38,6 +39,7 @@ class NegativeBinomial(PositiveMeanFamily):
     """Counts of size r, with a Beta prior; r = None is to be found, and Poisson until then."""
 
     suits: ClassVar[str] = "small whole numbers that vary more than by chance: held-out rows say so"
+    predicts: ClassVar[str] = "a count that varies widely"
 
     r: float | None = 1.0
 
@@ -49,6 +51,19 @@ class NegativeBinomial(PositiveMeanFamily):
     def support(self) -> Support:
         """Counts."""
         return counts()
+
+    def opened(self) -> Family:
+        """Return the family of open size."""
+        return NegativeBinomial(None)
+
+    @property
+    def graph(self) -> Graph:
+        """Mean and deviation."""
+        return Graph(
+            "the mean; n·chi and n·r + 1 are the parameters of the Beta posterior of the probability of success",
+            aleatoric=None,
+            left_out=(COUNT_QUANTILES, COUNT_ENTROPY),
+        )
 
     def refined(self, raw: Tensor, y: Tensor, weight: Tensor) -> Family:
         """Return the family with the size of the best held-out likelihood, or Poisson if that is as good."""

@@ -22,7 +22,10 @@ from torch import Tensor
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
 from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
+from natpn.families.about import Noise
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
+from natpn.families.graph import Graph, entropy_at
+from natpn.families.scaling import Floats, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6
@@ -49,11 +52,57 @@ def pool_mean_and_variance(
     return torch.cat([total[..., :1], total[..., 1:] + between], -1), carry
 
 
+def without_quantiles(of: str = "") -> str:
+    """Say that a graph has no quantiles, and where they are found; `of` is a function of Student's t."""
+    return (
+        f"Quantiles and intervals are left out: those of Student's t are not elementary. With scipy, {of}stats.t.ppf("
+        "q, n, mean, sqrt(variance * (n + 1) / n)), where chi is mean and variance."
+    )
+
+
 @dataclass(frozen=True, repr=False)
 class Normal(Family):
     """Numbers with unknown mean and variance, with a Normal-Inverse-Gamma prior."""
 
     suits: ClassVar[str] = "numbers of either sign, or without a long upper tail"
+    predicts: ClassVar[str] = "a number"
+    noise: ClassVar[Noise | None] = "variance"
+
+    @classmethod
+    def suited(cls, y: Floats) -> int | None:
+        """Take all numbers, if no other family does."""
+        return None if y.ndim == 2 else 0
+
+    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+        """Return mean and standard deviation."""
+        return mean_and_deviation(y.reshape(len(y), -1), weight)
+
+    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+        """Return (y − l)/s."""
+        return (y - location) / scale
+
+    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return (s m + l, s² v)."""
+        return chi * torch.cat([scale, scale.square()]) + torch.cat([location, torch.zeros_like(location)])
+
+    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
+        """Return ((m − l)/s, v/s²)."""
+        return torch.cat([(chi[..., :1] - location) / scale, chi[..., 1:] / scale**2], -1)
+
+    def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
+        """Return what lies within three standard deviations."""
+        return location - 3.0 * scale, location + 3.0 * scale
+
+    @property
+    def graph(self) -> Graph:
+        """All but quantiles."""
+        standard = entropy_at(self, [0.0, 1.0])
+        return Graph(
+            "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and scale² = "
+            "variance·(n + 1)/n",
+            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log(),
+            left_out=(without_quantiles(),),
+        )
 
     @property
     def pool(self) -> Pool:

@@ -12,6 +12,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +20,12 @@ from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior
+from natpn.families.graph import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.kinds import PositiveMeanFamily
+from natpn.families.scaling import Floats
 from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, narrow, widen
+
+_LARGE_COUNTS = 30.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +33,24 @@ class Poisson(PositiveMeanFamily):
     """Counts, with a Gamma prior on the rate."""
 
     suits: ClassVar[str] = "small whole numbers that vary as chance would have it"
+    predicts: ClassVar[str] = "a count"
+    wider: ClassVar[str | None] = "negative_binomial"
+
+    @classmethod
+    def suited(cls, y: Floats) -> int | None:
+        """Take small counts that are not all the same."""
+        counted = y.ndim != 2 and np.all(y >= 0) and np.all(y == np.floor(y))
+        return 2 if counted and len(np.unique(y)) > 1 and y.mean() <= _LARGE_COUNTS else None
+
+    @property
+    def graph(self) -> Graph:
+        """Mean and deviation."""
+        return Graph(
+            "the rate; n·chi and n are shape and rate of its Gamma posterior, and the predictive is negative binomial "
+            "with mean chi and size n·chi",
+            aleatoric=None,
+            left_out=(COUNT_QUANTILES, COUNT_ENTROPY),
+        )
 
     @property
     def support(self) -> Support:

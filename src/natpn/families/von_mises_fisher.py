@@ -11,7 +11,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,11 +22,16 @@ from natpn.distributions.support import Support, unit_vectors
 from natpn.distributions.von_mises_fisher import direction, length_gap, log_constant, mean_length
 from natpn.evidence import Evidence
 from natpn.families.base import FEW, Family, Posterior, positive_parameter, whole_parameter
+from natpn.families.graph import COORDINATES, Graph
+from natpn.families.scaling import Floats
 
 
 @dataclass(frozen=True, repr=False)
 class VonMisesFisher(Family):
     """Unit vectors of known concentration, with a von Mises–Fisher prior."""
+
+    predicts: ClassVar[str] = "a direction"
+    is_vectors: ClassVar[bool] = True
 
     dimension: int = 3
     concentration: float = 1.0
@@ -42,6 +49,27 @@ class VonMisesFisher(Family):
     def support(self) -> Support:
         """Vectors of length 1."""
         return unit_vectors(self.dimension)
+
+    @classmethod
+    def parameters(cls, y: Floats) -> dict[str, Any]:
+        """Return the dimension, and the concentration around the mean (Banerjee and others 2005), at least 1."""
+        if y.ndim != 2:
+            return {}
+        length = min(float(np.linalg.norm(y.mean(0))), 0.9999)
+        concentration = max(1.0, float(length * (y.shape[1] - length**2) / (1 - length**2)))
+        return {"dimension": y.shape[1], "concentration": concentration}
+
+    @property
+    def graph(self) -> Graph:
+        """The mean vector."""
+        about = "The aleatoric entropy is left out: with a known concentration it is the same for all rows."
+        return Graph(
+            "the mean vector; concentration·n·chi is the parameter of the posterior of the direction",
+            "the mean vector, which is shorter than 1",
+            deviation=False,
+            aleatoric=None,
+            left_out=(about, COORDINATES),
+        )
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs into the unit ball."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -139,7 +138,7 @@ def collect(model: Any, X: Any, y: NDArray[Any], ood: Any = None) -> Facts:
         held_out=model.calibration_.log_evidence,
         prior_log_n=float(model.network_.prior.log_n),
         exact=model.calibration_.scores is not None,
-        discrete=scores is not None and not bool(model.family_.support.holds(torch.tensor([0.5])).all()),
+        discrete=scores is not None and model.family_.support.discrete,
         classes=classes,
         inside=None if scores is None else _inside(scores, model),
         **found,

@@ -13,25 +13,10 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from natpn import metrics
-from natpn.families import FAMILIES
 from natpn.report.facts import LEVELS, NOVEL, Facts
 
 Floats = NDArray[np.float64]
 
-# What a family predicts, in words.
-TARGETS = {
-    "categorical": "one of several labels",
-    "bernoulli": "yes or no (1 or 0)",
-    "multinomial": "how often each of several labels occurs",
-    "normal": "a number",
-    "lognormal": "a positive number, most of which are small and some much larger",
-    "multivariate_normal": "several numbers at once",
-    "poisson": "a count",
-    "negative_binomial": "a count that varies widely",
-    "exponential": "a positive number, such as a waiting time",
-    "gamma": "a positive number",
-    "von_mises_fisher": "a direction",
-}
 NAMES = {
     "accuracy": "Accuracy",
     "brier": "Brier score (norm)",
@@ -101,7 +86,6 @@ def rows(n: int, kind: str = "row") -> str:
 
 def model(fitted: Any, facts: Facts) -> list[str]:
     """Say what the model is, and what it was tried on."""
-    name = next((name for name, kind in FAMILIES.items() if kind is type(fitted.family_)), "")
     shape = fitted.inputs_.shape
     if fitted.inputs_.kind == "table":
         inputs = "a table with " + rows(fitted.n_features_in_, "column")
@@ -109,7 +93,7 @@ def model(fitted: Any, facts: Facts) -> list[str]:
         inputs = "arrays of shape " + " × ".join(map(str, shape))
     else:
         inputs = rows(shape[0], "number") + " each"
-    what = TARGETS.get(name, repr(fitted.family_))
+    what = fitted.family_.predicts or fitted.family_.support.expected
     if facts.classes is not None:
         what = f"one of {len(facts.classes):,} labels"
     members = fitted.n_networks_

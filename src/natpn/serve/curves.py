@@ -21,7 +21,6 @@ Floats = NDArray[np.float64]
 POINTS = 121
 LEVELS = (np.arange(80) + 0.5) / 80
 HEAVY = 4.0  # for a Normal, 1 % to 99 % is 1.8 times as wide as 10 % to 90 %; for a Cauchy 10 times
-DEVIATIONS = 3.0
 
 
 @torch.no_grad()
@@ -36,7 +35,7 @@ def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[
         return [None] * len(distribution)
     usual = usual_targets(model)
     quantiles = distribution.quantile([0.01, 0.1, 0.9, 0.99])
-    discrete = not bool(distribution.predictive.target.holds(torch.tensor([0.5], dtype=torch.float64)).all())
+    discrete = distribution.predictive.target.discrete
     drawn: list[dict[str, Any] | None] = []
     for place, (q01, q10, q90, q99) in enumerate(quantiles):
         low, high = (q10, q90) if q99 - q01 > HEAVY * (q90 - q10) else (q01, q99)
@@ -69,13 +68,7 @@ def usual_targets(model: NatPNEstimator) -> tuple[float, float] | None:
     """Return where most targets of training were, if the units of training tell."""
     if not isinstance(model, NatPNRegressor) or len(model.units_.scale) != 1:
         return None
-    location, scale = float(model.units_.location[0]), float(model.units_.scale[0])
-    name = type(model.family_).__name__
-    if name == "Normal":
-        return location - DEVIATIONS * scale, location + DEVIATIONS * scale
-    if name == "LogNormal":
-        return float(np.exp(location - 2 * scale)), float(np.exp(location + 2 * scale))
-    return (0.0, 4 * scale) if name in ("Gamma", "Exponential") else None
+    return model.family_.usual_targets(float(model.units_.location[0]), float(model.units_.scale[0]))
 
 
 def _grid(low: float, high: float, inside: Floats) -> Floats:

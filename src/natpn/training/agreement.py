@@ -15,7 +15,6 @@ from collections.abc import Sequence
 
 import torch
 
-from natpn.families import Normal
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.latents import Latents
 
@@ -28,12 +27,12 @@ def share_noise(members: Sequence[NaturalPosteriorNetwork], folds: Sequence[Sequ
     """Lower the noise of all members by what would be counted twice.
 
     Args:
-        members: The networks, at least three, or nothing is changed; only a Normal or log-normal has such a noise.
+        members: The networks, at least three, or nothing is changed; only families with a variance have such a noise.
         folds: What each member says about the rows of each fold, folds[i][k] being member k about the fold of member i.
     """
     size = len(members)
     family = members[0].family
-    if size < 3 or not isinstance(family, Normal):
+    if size < 3 or family.noise != "variance":
         return
     sums = torch.zeros(4, dtype=torch.float64)
     for place, answers in enumerate(folds):

@@ -30,7 +30,6 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, stdtrit
 
 from natpn.densities import Surprise
-from natpn.families import Bernoulli, DirichletFamily, Normal
 from natpn.families.normal import normal_crps
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.latents import Latents
@@ -53,10 +52,10 @@ Array = NDArray[np.float64]
 
 @torch.no_grad()
 def refit_noise(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
-    """Refit what the decoder says of the noise to held-out rows, if the family has a noise of its own."""
-    if isinstance(network.family, Normal):
+    """Refit what the decoder says of the noise to held-out rows, as the family asks for it (`Family.noise`)."""
+    if network.family.noise == "variance":
         _refit_variance(network, held_out)
-    elif isinstance(network.family, Bernoulli | DirichletFamily):
+    elif network.family.noise == "temperature":
         _refit_temperature(network, held_out)
 
 
