@@ -38,7 +38,8 @@ def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     """
     import pyarrow as pa
 
-    from natpn.tabular.texts import kind_of_texts, unit_of_texts
+    from natpn.tabular.kinds import kind_of_texts
+    from natpn.tabular.texts import unit_of_texts
 
     written = source.written
     numbers = _plain_numbers(values, written)
@@ -89,7 +90,7 @@ def mended(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If nearly all are numbers; with the first text that is not.
     """
-    from natpn.tabular.texts import kind_of_texts
+    from natpn.tabular.kinds import kind_of_texts
 
     texts = texts_of(values, name, source.name, source.place)
     kind, wrong = kind_of_texts(texts.counts(), source.written)

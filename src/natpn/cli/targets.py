@@ -104,12 +104,13 @@ def _labels_of_values(values: list[Any]) -> list[Any]:
 
 def _labels_of_texts(values: list[str | None], name: str) -> list[Any]:
     """Return the labels that texts of a CSV file stand for."""
-    from natpn.tabular.texts import TRUTHS, is_mark, kind_of_texts
+    from natpn.tabular.kinds import OTHER, kind_of_texts
+    from natpn.tabular.texts import TRUTHS, is_mark
 
     texts = [None if text is None else text.strip() for text in values]
     counts = Counter(text for text in texts if text)
     kind, wrong = kind_of_texts(counts)
-    if kind == "category" or wrong:
+    if kind == OTHER or wrong:
         marks = [text for text in counts if is_mark(text)]
         if marks:
             note(

@@ -1,5 +1,6 @@
 """Truth values: one 0/1 column, and another for missing values if training had some."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,7 +12,8 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import truth_of_text
+from natpn.tabular.objects import BOOLEANS
+from natpn.tabular.texts import TRUTHS, truth_of_text
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -28,6 +30,22 @@ class BooleanColumn(Column):
 
     kind = "boolean"
     words = ("truth value", "truth values")
+    types = BOOLEANS
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are neither true nor false."""
+        return [text for text in texts if text.strip().lower() not in TRUTHS]
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> bool | None:
+        """Return the truth value that a text stands for, None if it stands for a missing one."""
+        return truth_of_text(text)
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for such truth values."""
+        return ("bool_",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -64,10 +82,6 @@ class BooleanColumn(Column):
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
 
-    def read_text(self, text: str, written: Written = PLAIN) -> bool | None:
-        """Return the truth value that a text stands for, None if it stands for a missing one."""
-        return truth_of_text(text)
-
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations."""
         truths = to_booleans(cells, self.name)
@@ -75,7 +89,7 @@ class BooleanColumn(Column):
         share = np.where(truths == 1, self.true, 1 - self.true)
         with np.errstate(divide="ignore"):
             score = odds_of(np.log(share / usual))
-        score[np.isnan(truths)] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        score[np.isnan(truths)] = self.missing_oddness
         changed = self._changed(truths)
         if changed is not None:
             score[changed] = odds_of(self.log_never)

@@ -12,6 +12,7 @@ in a column of identifiers new levels are nothing new, in a closed set they are.
 import base64
 import binascii
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -63,6 +64,17 @@ class CategoryColumn(Column):
 
     kind = "category"
     words = ("category", "categories")
+    keeps_texts = True
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> str | None:
+        """Return the text without spaces around it, None if nothing is left."""
+        return text.strip() or None
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for texts."""
+        return ("string",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:

@@ -33,7 +33,7 @@ def read_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
     Raises:
         ValueError: If a value is not a number.
     """
-    if cells.form == "date" and cells.kind() != "empty":
+    if cells.form == "date" and not cells.is_empty():
         raise ValueError(
             f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
             "numbers, or fit again."
@@ -75,7 +75,7 @@ def to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
     """
     if cells.form == "boolean":
         return np.asarray(cells.values, np.float64)
-    if cells.form == "date" and cells.kind() != "empty":
+    if cells.form == "date" and not cells.is_empty():
         raise ValueError(
             f"Column {name!r} has dates, but it had truth values when the transform was fitted. Convert it, or fit "
             "again."

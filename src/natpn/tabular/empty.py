@@ -1,5 +1,6 @@
 """Columns in which training had no value at all: nothing to encode, but a first value is a surprise."""
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,17 @@ class EmptyColumn(Column):
 
     kind = "empty"
     words = ("empty", "empty")
+    keeps_texts = True
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> str | None:
+        """Return the text, None if it stands for a missing value."""
+        return None if is_mark(text) else text
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for texts."""
+        return ("string",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -41,10 +53,6 @@ class EmptyColumn(Column):
         """Return the surprise of values where there were none."""
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
-
-    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
-        """Return the text, None if it stands for a missing value."""
-        return None if is_mark(text) else text
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
