@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import shown
+from natpn.tabular.texts import brief, shown
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -145,6 +145,30 @@ class Column(ABC):
         """
         return self.parse(text, written, written.units.get(self.name, ""))
 
+    def read_json(self, value: Any) -> Any:
+        """Return a value of JSON that is neither a text nor null as the column takes it; by default none is.
+
+        Raises:
+            ValueError: If it takes no such value; with what was expected, what came, and the cure.
+        """
+        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so, or null if it is not known.")
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What a text has to be that is a value of the column, as errors say it."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of one value; by default that of a text."""
+        words = self.expected[:1].upper() + self.expected[1:]
+        return {"type": ["string", "null"], "description": f"{words}. null if it is not known."}
+
+    @property
+    @abstractmethod
+    def usual(self) -> Any:
+        """A value that is nothing special here, as JSON writes it; None if there is none."""
+
     @abstractmethod
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations.
@@ -175,6 +199,11 @@ class Column(ABC):
     def summary(self) -> dict[str, Any]:
         """The column in words and numbers that JSON can hold."""
         return {"missing": self.missing}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The summary for who sends values: all that is written in it as a value may be sent back."""
+        return self.summary
 
     def to_config(self) -> dict[str, Any]:
         """Return everything the column knows, as JSON can hold it."""

@@ -13,7 +13,7 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.objects import BOOLEANS
-from natpn.tabular.texts import TRUTHS, truth_of_text
+from natpn.tabular.texts import TRUTHS, brief, truth_of_text
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -81,6 +81,29 @@ class BooleanColumn(Column):
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
+
+    def read_json(self, value: Any) -> bool:
+        """Return true or false."""
+        if type(value) is bool:
+            return value
+        raise ValueError(
+            f"expected {self.expected}, got {brief(value)}. Write one of them, or null if it is not known."
+        )
+
+    @property
+    def expected(self) -> str:
+        """True or false."""
+        return "true or false"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A truth value, or a text that is one."""
+        return {"type": ["boolean", "string", "null"], "description": "null if it is not known."}
+
+    @property
+    def usual(self) -> bool:
+        """The more frequent one."""
+        return self.true > 0.5
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations."""

@@ -21,7 +21,7 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.objects import DATES
-from natpn.tabular.texts import date_of_text, find_date, shown
+from natpn.tabular.texts import brief, date_of_text, find_date, shown
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
@@ -147,6 +147,30 @@ class DateColumn(Column):
             has, had = ("no time zone", "with one") if date.tzinfo is None else ("a time zone", "without one")
             raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
         return date
+
+    def read_json(self, value: Any) -> Any:
+        """Refuse everything: JSON writes dates as texts."""
+        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so.")
+
+    @property
+    def expected(self) -> str:
+        """How to write a date, with a time zone or without."""
+        if self.zone is None:
+            return "a date without a time zone, such as 2024-12-31 or 2024-12-31T23:59:00"
+        return "a date with a time zone, such as 2024-12-31T23:59:00+01:00 or 2024-12-31T22:59:00Z"
+
+    @property
+    def usual(self) -> str:
+        """The middle between the first and the last."""
+        return self._sendable((self.earliest + self.latest) / 2)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The summary, with instants rather than wall clocks: these could not be sent back."""
+        return self.summary | {"earliest": self._sendable(self.earliest), "latest": self._sendable(self.latest)}
+
+    def _sendable(self, second: float) -> str:
+        return iso_text(second) + ("" if self.zone is None else "Z")
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations the most unusual part lies from its mean."""

@@ -54,6 +54,27 @@ class EmptyColumn(Column):
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
 
+    def read_json(self, value: Any) -> Any:
+        """Return a number or a truth value."""
+        if type(value) in (int, float, bool):
+            return value
+        return super().read_json(value)
+
+    @property
+    def expected(self) -> str:
+        """Anything but a list or an object."""
+        return "a text or a number or a truth value"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Anything but a list or an object."""
+        return {"type": ["string", "number", "boolean", "null"], "description": "Training had no value here."}
+
+    @property
+    def usual(self) -> None:
+        """Nothing."""
+        return None
+
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
         return odds_of(np.where(self._present(cells), self.log_never, 0.0))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from math import ldexp
+from math import isfinite, ldexp
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import check_finite, read_numbers, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
 from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS
-from natpn.tabular.texts import find_number, number_of_text
+from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -124,6 +124,30 @@ class NumberColumn(Column):
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode_next(iter([cells]), numbers, flags)
+
+    def read_json(self, value: Any) -> float:
+        """Return a finite number."""
+        if (type(value) is float or type(value) is int) and isfinite(value):
+            return value
+        if type(value) is float:
+            raise ValueError("the number is too large for float64. Send a smaller one, or null if it is not known.")
+        raise ValueError(f"expected a number, got {brief(value)}. Write a number, or null if it is not known.")
+
+    @property
+    def expected(self) -> str:
+        """A finite number."""
+        return "a finite number"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A number, or a text that is one."""
+        text = f"In training from {self.minimum:g} to {self.maximum:g}. null if it is not known."
+        return {"type": ["number", "string", "null"], "description": text}
+
+    @property
+    def usual(self) -> float:
+        """The median."""
+        return self.quantiles[len(self.quantiles) // 2]
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""

@@ -122,6 +122,13 @@ def shown(text: str) -> str:
     return repr(plain) if len(plain) <= 60 else repr(plain[:60]) + "…"
 
 
+def brief(value: object) -> str:
+    """Return any value as errors show it: short, whatever it is."""
+    plain = value is None or isinstance(value, bool | int | float)
+    text = repr(value[:60]) if isinstance(value, str) else repr(value) if plain else type(value).__name__
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 def find_number(text: str, written: Written, unit: str) -> float | None:
     """Return the finite number that a text is, with its unit or without; None if it is none."""
     plain = written.number(text.strip())
