@@ -8,7 +8,7 @@ the probability 1 / (N + 2) of the rule of succession. Its logarithm is the row'
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, fields, replace
 from math import log
 from typing import Any, ClassVar, Protocol, Self
@@ -181,6 +181,15 @@ class Column(ABC):
     @abstractmethod
     def facts(self) -> str:
         """What it holds, in a few words for a person."""
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """Say what training had, in a few words for a person; by default `facts`.
+
+        Args:
+            value: Writes a value as the reader's page does.
+            share: Likewise a share.
+        """
+        return self.facts
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether nearly every row has a value of its own, of a type that may name the rows.

@@ -1,6 +1,6 @@
 """Truth values: one 0/1 column, and another for missing values if training had some."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -125,6 +125,10 @@ class BooleanColumn(Column):
     def facts(self) -> str:
         """The share of true."""
         return f"{100 * self.true:.2g} % true"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The share of true."""
+        return f"true in {share(self.true)}"
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ in a column of identifiers new levels are nothing new, in a closed set they are.
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -251,6 +251,11 @@ class CategoryColumn(Column):
         names = [level if len(level) <= SHOWN else level[: SHOWN - 1] + "…" for level in self.levels[:3]]
         more = ", …" if names and self.n_levels > len(names) else ""
         return f"{count}{': ' if names else ''}{', '.join(names)}{more}"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The most frequent levels."""
+        names = ", ".join(map(value, self.levels[:3]))
+        return names + (", …" if self.n_levels > 3 else "") if self.levels else "ever new values"
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether nearly every known value is a level of its own."""

@@ -1,6 +1,6 @@
 """Columns in which training had no value at all: nothing to encode, but a first value is a surprise."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -83,6 +83,10 @@ class EmptyColumn(Column):
     def facts(self) -> str:
         """Nothing."""
         return "no value"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """Nothing."""
+        return "always missing"
 
     def _present(self, cells: Cells) -> NDArray[np.bool_]:
         levels, codes = to_levels(cells, self.name)

@@ -1,6 +1,6 @@
 """Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from math import isfinite, ldexp
 from typing import Any, Self
@@ -173,6 +173,12 @@ class NumberColumn(Column):
     def facts(self) -> str:
         """The smallest and the largest."""
         return f"{self.minimum:.6g} to {self.maximum:.6g}"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The 5 and 95 % quantiles, or the only number."""
+        if self.minimum == self.maximum:
+            return f"always {value(self.minimum)}"
+        return f"{value(self.quantiles[0])} to {value(self.quantiles[-1])}"
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether all are whole numbers, and no two the same."""
