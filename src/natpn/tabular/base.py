@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
@@ -203,6 +204,11 @@ class Column(ABC):
     def bounds(self) -> dict[int, tuple[float, float]]:
         """The smallest and the largest in training of those encoded numbers, by place, that are strange beyond."""
         return {}
+
+    @property
+    def arithmetic(self) -> Arithmetic | None:
+        """How it encodes a number; None if its values are no numbers, and no graph of tensors can read them."""
+        return None
 
     @property
     def summary(self) -> dict[str, Any]:

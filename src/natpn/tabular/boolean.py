@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
@@ -57,6 +58,21 @@ class BooleanColumn(Column):
         return cls(name, weights.n_rows, weights.share(missing), true)
 
     @property
+    def arithmetic(self) -> Arithmetic:
+        """A flag, or a constant, and whether it is missing."""
+        missing = if_missing(self.missing_flag)
+        if self.true in (0, 1):
+            return Arithmetic((), missing, self.true, 0.0)
+        no, yes = standardised_flags(self.true)
+        return Arithmetic((), ((self._instead, yes, no), *missing))
+
+    @property
+    def _instead(self) -> float:
+        """What a missing value is encoded as: the usual one the first time, so that the row looks like training's."""
+        no, yes = standardised_flags(self.true)
+        return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
+
+    @property
     def n_numbers(self) -> int:
         """None."""
         return 0
@@ -74,9 +90,7 @@ class BooleanColumn(Column):
         missing = np.isnan(truths)
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
-            # Missing for the first time, it is taken for the usual one, so that the row looks like one of training.
-            instead = 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
-            flags[:, 0] = np.where(missing, instead, np.where(truths == 1, yes, no))
+            flags[:, 0] = np.where(missing, self._instead, np.where(truths == 1, yes, no))
         if self.missing_flag is not None:
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
@@ -38,12 +39,12 @@ class EmptyColumn(Column):
         return cls(name, weights.n_rows, 1.0)
 
     @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
+    def arithmetic(self) -> Arithmetic:
+        """Any value is an event."""
+        return Arithmetic(tolerance=-1.0)
 
     @property
-    def n_flags(self) -> int:
+    def n_numbers(self) -> int:
         """None."""
         return 0
 

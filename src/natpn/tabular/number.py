@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
@@ -108,6 +109,14 @@ class NumberColumn(Column):
             return {}
         low, high = Standardiser([self.moments])(np.array([[self.minimum], [self.maximum]]), None)[:, 0].tolist()
         return {0: (low, high)}
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """A standardised number, or a constant, and whether it is missing."""
+        flags = if_missing(self.missing_flag)
+        if self.minimum == self.maximum:
+            return Arithmetic((), flags, self.minimum, TOLERANCE * abs(self.minimum))
+        return Arithmetic((self.moments,) if self.n_numbers else (), flags)
 
     @property
     def n_numbers(self) -> int:
