@@ -151,12 +151,12 @@ def numbers(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from natpn.tabular.texts import number_of_text
+    from natpn.tabular import NumberColumn
 
     values = truth_values(_plain(column))
     if is_text(values.type):
-        read = partial(number_of_text, written=source.written, unit=source.units.get(name, ""))
-        values = read_texts(values, "number", read, name, source.name, source.place, bad, cure, source.written)
+        read = partial(NumberColumn.parse, written=source.written, unit=source.units.get(name, ""))
+        values = read_texts(values, NumberColumn, read, name, source.name, source.place, bad, cure, source.written)
     try:
         if pa.types.is_boolean(values.type):
             values = pc.cast(values, pa.int8())

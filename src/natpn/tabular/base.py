@@ -102,6 +102,11 @@ class Column(ABC):
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
         """Return the type of Arrow for values that `parse` returned: a function of pyarrow, and its arguments."""
 
+    @property
+    def arrow(self) -> tuple[str, ...]:
+        """The type of Arrow for the values of this column, whichever of them there are."""
+        return self.arrow_of(())
+
     @classmethod
     @abstractmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> "Column":

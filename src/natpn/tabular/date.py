@@ -80,6 +80,11 @@ class DateColumn(Column):
         """Return the type of Arrow for dates, in UTC if they have a time zone."""
         return ("timestamp", "us", *(["UTC"] if any(date.tzinfo is not None for date in values) else []))
 
+    @property
+    def arrow(self) -> tuple[str, ...]:
+        """The type of Arrow for the dates of this column, also where all are missing."""
+        return ("timestamp", "us", *([] if self.zone is None else ["UTC"]))
+
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""

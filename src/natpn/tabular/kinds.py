@@ -55,13 +55,12 @@ def kind_of_types(types: set[type]) -> str:
 
 
 def kinds_among(values: list[Any]) -> list[tuple[type[Column], int]]:
-    """Return the types of column that some objects are values of, and of how many; the fewest first: True is 1 too."""
-    found = []
-    for name, kind in KINDS.items():
-        alike = [value for value in values if isinstance(value, kind.types)]
-        if alike and kind_of_types(set(map(type, alike))) == name:
-            found.append((kind, len(alike)))
-    return sorted(found, key=lambda pair: pair[1])
+    """Return the types of column that some objects are values of, and how many are; the narrowest type first.
+
+    Truth values are numbers too: the type of which fewer are is the narrower one, and else the later in `KINDS`.
+    """
+    counts = [(kind, sum(isinstance(value, kind.types) for value in values)) for kind in reversed(KINDS.values())]
+    return sorted(((kind, count) for kind, count in counts if count), key=lambda pair: pair[1])
 
 
 def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN, unit: str = "") -> tuple[str, list[str]]:
