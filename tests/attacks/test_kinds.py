@@ -17,7 +17,8 @@ from natpn.cli.bad_cells import BadCells
 from natpn.cli.fit import typed
 from natpn.cli.reading import read
 from natpn.tabular import TableTransform
-from natpn.tabular.texts import kind_of_texts, number_of_text
+from natpn.tabular.kinds import kind_of_texts
+from natpn.tabular.texts import number_of_text
 
 N = 100
 DAYS = [f"20{i // 4:02}-0{1 + i % 9}-1{i % 10}" for i in range(N)]

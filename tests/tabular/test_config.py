@@ -4,8 +4,7 @@ import copy
 
 import pytest
 
-from natpn.tabular import TableTransform
-from natpn.tabular.transform import KINDS
+from natpn.tabular import KINDS, TableTransform
 from tabular.tables import again, frames, mixed
 
 TABLE = mixed() | {"nothing": [None] * 60, "id": [f"id {i}" for i in range(60)]}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natpn.tabular.texts import date_of_text, kind_of_texts, number_of_text
+from natpn.tabular.kinds import kind_of_texts
+from natpn.tabular.texts import date_of_text, number_of_text
 from natpn.tabular.written import PLAIN, Written
 
 GERMAN = Written(",", ".", "day-first", ("-999", "?"), "cp1252")

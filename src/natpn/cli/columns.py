@@ -1,4 +1,4 @@
-"""Texts → columns of numbers, truth values, dates and categories: by what they hold in training, after it by the model.
+"""Texts → columns of any kind (`natpn.tabular.KINDS`): by what they hold in training, after it by the model.
 
 How one text is read says `natpn.tabular.texts`, for every way into a model; here whole columns of files are. A CSV file
 has texts alone, and a column of it is of the kind that all its texts are of. Parquet has types of its own, and texts
@@ -19,6 +19,7 @@ from natpn.cli.distinct import Place, Texts, encoded, is_text, texts_of
 from natpn.cli.looks import number_options
 from natpn.cli.problems import Problem
 from natpn.cli.source import Source
+from natpn.tabular.base import Column
 from natpn.tabular.written import PLAIN, Written
 
 _MISSING = "say --bad-cells missing"
@@ -36,9 +37,8 @@ def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
-    import pyarrow as pa
-
-    from natpn.tabular.texts import kind_of_texts, unit_of_texts
+    from natpn.tabular.kinds import OTHER, column_type, kind_of_texts
+    from natpn.tabular.texts import unit_of_texts
 
     written = source.written
     numbers = _plain_numbers(values, written)
@@ -48,18 +48,18 @@ def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     counts = texts.counts()
     unit = unit_of_texts(counts)
     kind, wrong = kind_of_texts(counts, written, unit)
-    _refuse_separators(texts, kind, written, unit)
-    if kind == "category":
+    column = column_type(kind)
+    if column.numeric or kind == OTHER:
+        _refuse_separators(texts, written, unit)
+    if kind == OTHER:
         return categories(values)
     if wrong and not bad.are_missing:
         spot, text = texts.at(wrong)
-        fact = _fact(text, kind, written, unit)
+        fact = column.why_unlike(text, written, unit)
         raise Problem(f"{spot}: {fact}, but most of the column is; correct it, {_cures(name, text)}")
-    if kind == "empty":
-        return pa.nulls(len(values), pa.string())
-    if kind == "number" and unit:
+    if column.numeric and unit:
         source.units[name] = unit
-    return _typed(texts, kind, _reader(kind, written, unit), wrong, bad)
+    return _typed(texts, column, partial(column.parse, written=written, unit=unit), wrong, bad)
 
 
 def find_unit(values: Any, name: str, source: Source) -> None:
@@ -89,11 +89,11 @@ def mended(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If nearly all are numbers; with the first text that is not.
     """
-    from natpn.tabular.texts import kind_of_texts
+    from natpn.tabular.kinds import column_type, kind_of_texts
 
     texts = texts_of(values, name, source.name, source.place)
     kind, wrong = kind_of_texts(texts.counts(), source.written)
-    if kind != "number" or not wrong:
+    if not column_type(kind).numeric or not wrong:
         return encoded(values)
     return infer(values, name, source, bad)
 
@@ -115,20 +115,19 @@ def convert(
     Raises:
         Problem: If a text is not of the column's kind.
     """
-    import pyarrow as pa
-
     check_type(values, name, where)
-    if not is_text(values.type) or column.kind in ("category", "empty"):
+    if not is_text(values.type) or column.keeps_texts:
         return values
     read = partial(column.read_text, written=written)
-    found = read_texts(values, column.kind, read, name, where, place, bad, written=written)
+    found = read_texts(values, type(column), read, name, where, place, bad, written=written)
     # One type in every batch, also where all dates are missing.
-    return found if getattr(column, "zone", None) is None else found.cast(pa.timestamp("us", "UTC"))
+    kind = _arrow(column.arrow)
+    return found if found.type == kind else found.cast(kind)
 
 
 def read_texts(
     values: Any,
-    kind: str,
+    kind: type[Column],
     read: Callable[[str], Any],
     name: str,
     where: str,
@@ -137,12 +136,12 @@ def read_texts(
     cure: str = _MISSING,
     written: Written = PLAIN,
 ) -> Any:
-    """Return texts as values of a kind.
+    """Return texts as values of a kind of column.
 
     Raises:
         Problem: If one is not of that kind; with the cure.
     """
-    numbers = _plain_numbers(values, written) if kind == "number" else None
+    numbers = _plain_numbers(values, written) if kind.numeric else None
     if numbers is not None:
         return numbers
     texts = texts_of(values, name, where, place)
@@ -204,14 +203,6 @@ def _cures(name: str, text: str) -> str:
     return f"leave it empty, {na}{_MISSING}, or say --category {name} if they are names."
 
 
-def _reader(kind: str, written: Written, unit: str) -> Callable[[str], Any]:
-    from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
-
-    if kind == "number":
-        return partial(number_of_text, written=written, unit=unit)
-    return truth_of_text if kind == "boolean" else partial(date_of_text, written=written)
-
-
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
     """Return why a text cannot be read, None if it can."""
     try:
@@ -221,58 +212,42 @@ def _fails(read: Callable[[str], Any], text: str) -> str | None:
     return None
 
 
-def _fact(text: str, kind: str, written: Written, unit: str) -> str:
-    """Say what is wrong with a text that is not like the rest."""
-    from natpn.tabular.texts import date_of_text, shown
-
-    fact = _fails(_reader(kind, written, unit), text)
-    if fact is None:  # a date, so it is the time zone
-        zone = getattr(date_of_text(text, written), "tzinfo", None)
-        return f"{shown(text)} is a date {'without' if zone is None else 'with'} a time zone"
-    return fact
-
-
-def _typed(texts: Texts, kind: str, read: Callable[[str], Any], wrong: list[str], bad: BadCells) -> Any:
+def _typed(texts: Texts, kind: type[Column], read: Callable[[str], Any], wrong: list[str], bad: BadCells) -> Any:
     """Return texts as values, and those that are wrong as missing ones."""
-    import pyarrow as pa
-
-    from natpn.tabular.convert import microseconds_of
-
     left_out = set(wrong)
     found = {text: read(text) for text in texts.distinct if text not in left_out}
     if wrong:
         counts = texts.counts()
         bad.count(texts.name, sum(counts[text] for text in wrong), texts.at(wrong)[1].strip())
-    if kind == "number":
-        return texts.mapped(found, pa.float64())
-    if kind == "boolean":
-        return texts.mapped(found, pa.bool_())
-    dates = {text: date for text, date in found.items() if date is not None}
-    zone = "UTC" if any(date.tzinfo is not None for date in dates.values()) else None
-    micro = {text: microseconds_of(date) for text, date in dates.items()}
-    return texts.mapped(micro, pa.int64()).cast(pa.timestamp("us", zone))
+    return texts.mapped(found, _arrow(kind.arrow_of(value for value in found.values() if value is not None)))
 
 
-def _refuse_separators(texts: Texts, kind: str, written: Written, unit: str) -> None:
+def _arrow(stated: tuple[str, ...]) -> Any:
+    """Return the type of Arrow that a column states."""
+    import pyarrow as pa
+
+    function, *arguments = stated
+    return getattr(pa, function)(*arguments)
+
+
+def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
     """Refuse numbers with decimal commas or separators of thousands that are not those of the file, if they make it up.
 
     Raises:
         Problem: With one whose meaning is sure, if there is one, and what to do.
     """
-    from natpn.tabular.texts import MOSTLY, is_mark, separator_advice
+    from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
     from natpn.tabular.units import split_unit
 
-    if kind not in ("number", "category"):
-        return
     counts = texts.counts()
     marked = [text for text in texts.distinct if not is_mark(text)]
-    plain = [text for text in marked if not _fails(_reader("number", written, unit), text)]
+    plain = [text for text in marked if not _fails(partial(number_of_text, written=written, unit=unit), text)]
     others = set(marked).difference(plain)
     if unit:  # numbers in another one are none, whatever their separators
         others = {text for text in others if split_unit(text)[1] in ("", unit)}
     advice = {text: separator_advice(text) for text in texts.distinct if text in others}
     # In a plain file, what is a number in plain form is none of the others.
-    read = None if written.has_plain_numbers else _reader("number", PLAIN, unit)
+    read = None if written.has_plain_numbers else partial(number_of_text, unit=unit)
     separated = [text for text in advice if advice[text] or (read is not None and not _fails(read, text))]
     if not separated or sum(counts[text] for text in (*separated, *plain)) < MOSTLY * sum(counts[t] for t in marked):
         return

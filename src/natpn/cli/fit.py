@@ -137,12 +137,13 @@ def fit(
 def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
     """Print how each column is read, and what is probably not meant."""
     from natpn.tabular import TableTransform
+    from natpn.tabular.kinds import OTHER
 
     columns = TableTransform().fit(X).columns
     say(f"columns of {source.name}, as they are read:")
     for line in column_lines(columns, source.units):
         say(line)
-    guessed = [c.name for c in columns if source.texts and c.kind == "category" and c.name not in category]
+    guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
     for remark in remarks(X, y, target, columns, guessed, source.written):
         note(remark)
 

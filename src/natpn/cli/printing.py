@@ -79,7 +79,7 @@ def _printable(text: str) -> str:
 
 
 def _missing(column: Any) -> str:
-    return f"{100 * column.missing:.2g} % missing" if column.missing and column.kind != "empty" else ""
+    return f"{100 * column.missing:.2g} % missing" if 0 < column.missing < 1 else ""
 
 
 def as_json(values: dict[str, Any]) -> str:

@@ -107,12 +107,13 @@ def _labels_of_values(values: list[Any]) -> list[Any]:
 
 def _labels_of_texts(values: list[str | None], name: str) -> list[Any]:
     """Return the labels that texts of a CSV file stand for."""
-    from natpn.tabular.texts import TRUTHS, is_mark, kind_of_texts
+    from natpn.tabular.kinds import OTHER, kind_of_texts
+    from natpn.tabular.texts import TRUTHS, is_mark
 
     texts = [None if text is None else text.strip() for text in values]
     counts = Counter(text for text in texts if text)
     kind, wrong = kind_of_texts(counts)
-    if kind == "category" or wrong:
+    if kind == OTHER or wrong:
         marks = [text for text in counts if is_mark(text)]
         if marks:
             note(
@@ -153,12 +154,12 @@ def numbers(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from natpn.tabular.texts import number_of_text
+    from natpn.tabular import NumberColumn
 
     values = truth_values(_plain(column))
     if is_text(values.type):
-        read = partial(number_of_text, written=source.written, unit=source.units.get(name, ""))
-        values = read_texts(values, "number", read, name, source.name, source.place, bad, cure, source.written)
+        read = partial(NumberColumn.parse, written=source.written, unit=source.units.get(name, ""))
+        values = read_texts(values, NumberColumn, read, name, source.name, source.place, bad, cure, source.written)
     try:
         if pa.types.is_boolean(values.type):
             values = pc.cast(values, pa.int8())

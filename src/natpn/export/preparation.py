@@ -1,11 +1,8 @@
 """Inputs in the user's units → what the network sees, as modules: `natpn.estimators.inputs` for numbers.
 
-Every column of numbers or truth values is three simple maps, of which each column has its own constants:
-
-- a standardised number, (x · 2^−e − mean)/deviation cut at ±10³⁰, 0 where missing;
-- flags, one value where missing, one where x = 1, one otherwise;
-- its share of the surprise, if it is missing for the first time, or differs from the constant that it was; and how far
-  the farthest number lies beyond its range.
+A column whose values are numbers states its constants for the maps of `natpn.tabular.arithmetic`; the surprise is the
+sum of their events, and how far the farthest number lies beyond its range. A table with any other column is taken
+as it is encoded.
 """
 
 import math
@@ -19,14 +16,10 @@ from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import TableTransform
 from natpn.tabular.base import Column
 from natpn.tabular.beyond import HALF, SHARE, Ranges
-from natpn.tabular.boolean import BooleanColumn
-from natpn.tabular.empty import EmptyColumn
-from natpn.tabular.moments import LIMIT, standardised_flags
-from natpn.tabular.number import TOLERANCE, NumberColumn
+from natpn.tabular.moments import LIMIT
 from natpn.tabular.strange import MOST
 
 _FAR = 1e6  # ranges: squares stay within float32
-_NUMERIC = (NumberColumn, BooleanColumn, EmptyColumn)
 
 
 def prepare(inputs: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
@@ -39,10 +32,10 @@ def prepare(inputs: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
 
 
 def other_columns(inputs: Inputs) -> list[Column]:
-    """Return the columns of a table that a graph cannot read: categories and dates."""
+    """Return the columns of a table that a graph cannot read, such as categories and dates."""
     if not isinstance(inputs, TableInputs):
         return []
-    return [column for column in inputs.table.columns if not isinstance(column, _NUMERIC)]
+    return [column for column in inputs.table.columns if column.arithmetic is None]
 
 
 class Narrow(nn.Module):
@@ -70,7 +63,7 @@ class Standardise(nn.Module):
 
 
 class Columns(nn.Module):
-    """Prepare a table whose columns are numbers and truth values, missing ones as NaN."""
+    """Prepare a table whose columns all have an arithmetic, missing values as NaN."""
 
     varying: Tensor
     factor: Tensor
@@ -91,25 +84,30 @@ class Columns(nn.Module):
     def __init__(self, table: TableTransform) -> None:
         super().__init__()
         columns = table.columns
-        numbers = [(i, c.moments) for i, c in enumerate(columns) if isinstance(c, NumberColumn) and c.n_numbers]
+        stated = [arithmetic for column in columns if (arithmetic := column.arithmetic) is not None]
+        numbers = [(i, moments) for i, arithmetic in enumerate(stated) for moments in arithmetic.numbers]
         self._indices("varying", [i for i, _ in numbers])
         self._values("factor", [math.ldexp(1.0, -m.exponent) for _, m in numbers])
         self._values("mean", [m.mean for _, m in numbers])
         self._values("deviation", [m.deviation for _, m in numbers])
-        self.has_ranges = table.ranges is not None and bool(numbers)
         ranges = Ranges(columns)
-        self._values("low", ranges.low.tolist())
-        self._values("high", ranges.high.tolist())
-        self._values("width", ranges.width.tolist())
+        self.has_ranges = table.ranges is not None and bool(ranges.places)
+        for name, known, unbounded in (
+            ("low", ranges.low, -math.inf),
+            ("high", ranges.high, math.inf),
+            ("width", ranges.width, 1.0),
+        ):
+            values = np.full(len(numbers), unbounded)
+            values[ranges.places] = known
+            self._values(name, values.tolist())
         self.most = _FAR if table.version > 2 else 1.0
-        flags = [(i, *flag) for i, column in enumerate(columns) for flag in _flags(column)]
+        flags = [(i, *flag) for i, arithmetic in enumerate(stated) for flag in arithmetic.flags]
         self._indices("flagged", [flag[0] for flag in flags])
         for place, name in enumerate(("if_missing", "if_one", "otherwise"), start=1):
             self._values(name, [flag[place] for flag in flags])
         self.register_buffer("first", torch.tensor([column.missing == 0 for column in columns]))
-        constants = [_constant(column) for column in columns]
-        self._values("constant", [value for value, _ in constants])
-        self._values("tolerance", [tolerance for _, tolerance in constants])
+        self._values("constant", [arithmetic.constant for arithmetic in stated])
+        self._values("tolerance", [arithmetic.tolerance for arithmetic in stated])
         self._values("log_never", [column.log_never for column in columns])
         self.n_zeros = table.n_numbers - len(numbers)
         self.counts_several = table.version > 2
@@ -143,27 +141,3 @@ class Columns(nn.Module):
             surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST))
         parts.append(surprise)
         return torch.cat(parts, 1).float()
-
-
-def _flags(column: Column) -> list[tuple[float, float, float]]:
-    """Return the values of a column's flags: if missing, if 1, otherwise."""
-    flags = []
-    if isinstance(column, BooleanColumn) and 0 < column.true < 1:
-        no, yes = standardised_flags(column.true)
-        usual = yes if column.true > 0.5 else no
-        flags.append((0.0 if column.missing_flag is not None else usual, yes, no))
-    if column.missing_flag is not None:
-        no, yes = column.missing_flag
-        flags.append((yes, no, no))
-    return flags
-
-
-def _constant(column: Column) -> tuple[float, float]:
-    """Return from what value, and by more than how much, a present one must differ to be an event."""
-    if isinstance(column, NumberColumn) and column.minimum == column.maximum:
-        return column.minimum, TOLERANCE * abs(column.minimum)
-    if isinstance(column, BooleanColumn) and column.true in (0, 1):
-        return column.true, 0.0
-    if isinstance(column, EmptyColumn):
-        return 0.0, -1.0  # any value
-    return 0.0, math.inf

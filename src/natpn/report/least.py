@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from natpn.estimators.inputs import TableInputs, take
 from natpn.report import story
 from natpn.report.facts import Facts
-from natpn.tabular.base import Column
 from natpn.tabular.frames import read_table
 
 _ROWS = 10
@@ -76,7 +75,7 @@ def _unusual(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
         column = transform.columns[place[name]]
         odd = float(column.oddness(cells[place[name]])[row])
         raw = table.values(order[place[name]])[row]
-        found.append((name, cell(raw), usual(column), odd >= _STANDS_OUT))
+        found.append((name, cell(raw), column.usually(cell, story.share), odd >= _STANDS_OUT))
     return found
 
 
@@ -93,25 +92,6 @@ def cell(value: Any) -> str:
         return story.number(float(value)) if np.isfinite(value) else str(value)
     text = str(value).removesuffix(" 00:00:00")
     return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
-
-
-def usual(column: Column) -> str:
-    """Say what training had in a column."""
-    summary = column.summary
-    if column.kind == "number":
-        low, high = summary["quantiles"]["5%"], summary["quantiles"]["95%"]
-        if summary["minimum"] == summary["maximum"]:
-            return f"always {story.number(summary['minimum'])}"
-        return f"{story.number(low)} to {story.number(high)}"
-    if column.kind == "boolean":
-        return f"true in {story.share(summary['true'])}"
-    if column.kind == "category":
-        levels = list(summary["levels"])
-        more = summary["n_levels"] > 3 or len(levels) > 3
-        return ", ".join(cell(level) for level in levels[:3]) + (", …" if more else "") if levels else "ever new values"
-    if column.kind == "date":
-        return f"{summary['earliest'][:10]} to {summary['latest'][:10]}"
-    return "always missing"
 
 
 def _prediction(facts: Facts, i: int) -> str:

@@ -15,12 +15,13 @@ from natpn.estimators.base import NatPNEstimator
 from natpn.serve import openapi
 from natpn.serve.batching import Batcher
 from natpn.serve.bounds import Bounds
-from natpn.serve.errors import RequestError, shown
+from natpn.serve.errors import RequestError
 from natpn.serve.gate import GONE, PAGE, Gate, as_json
 from natpn.serve.metrics import CONTENT_TYPE, Metrics
 from natpn.serve.predictor import Predictor
 from natpn.serve.rows import ArrayReader, Row, TableReader
 from natpn.serve.schema import columns_of
+from natpn.tabular.texts import brief
 from natpn.tabular.written import PLAIN, Written
 
 MAX_BODY = 16 * 2**20
@@ -199,7 +200,7 @@ def _content(request: Request) -> str:
     charset = parameters.partition("charset=")[2].split(";")[0].strip(' "') or "utf-8"
     form = {"application/json": "json", "text/csv": "csv"}.get(media.strip())
     if form is None or charset not in ("utf-8", "utf8", "us-ascii"):
-        came = f"got {shown(given)}" if given else "got none"
+        came = f"got {brief(given)}" if given else "got none"
         raise RequestError(
             415, f"Expected Content-Type: application/json or text/csv, in UTF-8, {came}. Set the header."
         )
@@ -209,7 +210,7 @@ def _content(request: Request) -> str:
 def _flag(request: Request, name: str) -> bool:
     value = request.query_params.get(name, "false").lower()
     if value not in ("true", "false"):
-        raise RequestError(422, f"{name}: expected true or false, got {shown(value)}.", name)
+        raise RequestError(422, f"{name}: expected true or false, got {brief(value)}.", name)
     return value == "true"
 
 
@@ -237,7 +238,7 @@ def _add_errors(app: FastAPI) -> None:
 
     async def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 400
-        path = shown(request.url.path)
+        path = brief(request.url.path)
         cures = {
             404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
             405: f"{path} does not take {request.method}. See /openapi.json.",

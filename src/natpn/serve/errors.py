@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from natpn.tabular.texts import brief
+
 
 class RequestError(Exception):
     """A request that cannot be answered.
@@ -26,22 +28,12 @@ class RequestError(Exception):
         return {"error": str(self), "field": self.field, "row": self.row}
 
 
-def shown(value: object) -> str:
-    """Return a value as an error message shows it: short, whatever it is."""
-    text = repr(value[:60]) if isinstance(value, str) else repr(value) if _is_short(value) else type(value).__name__
-    return text if len(text) <= 80 else text[:79] + "…"
-
-
 def listed(names: Sequence[str]) -> str:
     """Return some names for a message."""
-    first = ", ".join(map(shown, names[:10]))  # of millions, no more are looked at
+    first = ", ".join(map(brief, names[:10]))  # of millions, no more are looked at
     return first + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def near(name: str, names: Iterable[str]) -> str | None:
     """Return the name that was meant, perhaps."""
     return next(iter(difflib.get_close_matches(name[:100], list(names)[:1000], n=1)), None)
-
-
-def _is_short(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float)

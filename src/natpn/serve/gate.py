@@ -12,8 +12,9 @@ from fastapi import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from natpn.serve.errors import RequestError, shown
+from natpn.serve.errors import RequestError
 from natpn.serve.metrics import Metrics
+from natpn.tabular.texts import brief
 
 MAX_REQUESTS = 1_000
 # What a request is counted as whose client hung up: no answer was sent. The number is nginx's.
@@ -92,7 +93,7 @@ class Gate:
         if self._hosts is not None and not self._is_own(host):
             error = RequestError(
                 421,
-                f"Host: expected an address, localhost or a name that the server was told, got {shown(host)}. Ask by "
+                f"Host: expected an address, localhost or a name that the server was told, got {brief(host)}. Ask by "
                 "its address, or start it with --allow-host and this name.",
             )
             return as_json(error.body(), 421)

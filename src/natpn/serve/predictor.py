@@ -31,7 +31,7 @@ class Predictor:
     def __init__(self, model: NatPNEstimator) -> None:
         self.model = model
         columns = columns_of(model)
-        plain = columns is None or all(column.kind == "number" for column in columns)
+        plain = columns is None or all(column.numeric for column in columns)
         self._dtype: Any = np.float64 if plain else object
 
     def answers(self, rows: Sequence[Row]) -> list[dict[str, Any]]:

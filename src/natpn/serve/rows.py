@@ -6,16 +6,15 @@ request at a time, so that none can spoil the batch it is predicted in.
 
 import csv
 import io
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import orjson
 
-from natpn.serve.errors import RequestError, listed, near, shown
-from natpn.serve.schema import date_form, takes_numbers, takes_truths
-from natpn.tabular import BooleanColumn, CategoryColumn, Column, DateColumn, NumberColumn
+from natpn.serve.errors import RequestError, listed, near
+from natpn.tabular import Column
+from natpn.tabular.texts import brief
 from natpn.tabular.written import PLAIN, Written
 
 Row = list[Any]
@@ -56,7 +55,7 @@ class TableReader:
         if type(row) is not dict:
             raise RequestError(
                 422,
-                f"Expected an object with the features {listed(self._names)}, got {shown(row)}. Send one row as "
+                f"Expected an object with the features {listed(self._names)}, got {brief(row)}. Send one row as "
                 '{"feature": value, …}, or many as {"rows": [{…}, {…}]}.',
                 row=place,
             )
@@ -126,7 +125,7 @@ class TableReader:
         if unknown:
             meant = near(unknown[0], missing or self._names)
             cure = (
-                f"Did you mean {shown(meant)}?"
+                f"Did you mean {brief(meant)}?"
                 if meant
                 else "Leave it out."
                 if len(unknown) == 1
@@ -145,7 +144,7 @@ class TableReader:
                 place,
             )
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise RequestError(422, f"The column {shown(twice)} is there twice. Leave one out.", twice, place)
+        raise RequestError(422, f"The column {brief(twice)} is there twice. Leave one out.", twice, place)
 
 
 class ArrayReader:
@@ -245,20 +244,13 @@ def json_check(column: Column, written: Written = PLAIN) -> Check:
         written: How texts write values: plainly, but with the units of training.
     """
     read = text_check(column, written)
-    if isinstance(column, NumberColumn):
-        others: Check = _number
-    elif isinstance(column, BooleanColumn):
-        others = _truth
-    elif isinstance(column, DateColumn):
-        others = _refusing(date_form(column))
-    else:
-        others = _scalar_check(column)
+    others = column.read_json
     return lambda value: read(value) if type(value) is str else others(value)
 
 
 def text_check(column: Column, written: Written = PLAIN) -> Check:
     """Return a function that gives the text of a cell as the model takes it, or raises a ValueError."""
-    expected = _expected(column)
+    expected = column.expected
 
     def check(text: str) -> Any:
         try:
@@ -271,52 +263,5 @@ def text_check(column: Column, written: Written = PLAIN) -> Check:
     return check
 
 
-def _expected(column: Column) -> str:
-    if isinstance(column, DateColumn):
-        return _inside(date_form(column))
-    return "true or false" if isinstance(column, BooleanColumn) else "a finite number"
-
-
-def _inside(sentence: str) -> str:
-    return sentence[0].lower() + sentence[1:]
-
-
-def _number(value: Any) -> Any:
-    if (type(value) is float or type(value) is int) and math.isfinite(value):
-        return value
-    if type(value) is float:
-        raise ValueError("the number is too large for float64. Send a smaller one, or null if it is not known.")
-    raise ValueError(f"expected a number, got {shown(value)}. Write a number, or null if it is not known.")
-
-
-def _truth(value: Any) -> bool:
-    if type(value) is bool:
-        return value
-    raise ValueError(f"expected true or false, got {shown(value)}. Write one of them, or null if it is not known.")
-
-
-def _refusing(form: str) -> Check:
-    def check(value: Any) -> Any:
-        raise ValueError(f"expected {_inside(form)}, got {shown(value)}. Write it so.")
-
-    return check
-
-
-def _scalar_check(column: Column) -> Check:
-    types: dict[type, str] = {str: "a text"}
-    if not isinstance(column, CategoryColumn) or takes_numbers(column):
-        types |= {int: "a number", float: "a number"}
-    if not isinstance(column, CategoryColumn) or takes_truths(column):
-        types[bool] = "a truth value"
-    expected = " or ".join(dict.fromkeys(types.values()))
-
-    def check(value: Any) -> Any:
-        if type(value) in types:
-            return value
-        raise ValueError(f"expected {expected}, got {shown(value)}. Write it so, or null if it is not known.")
-
-    return check
-
-
 def _where(name: str, place: int | None) -> str:
-    return shown(name) if place is None else f"{shown(name)} in row {place}"
+    return brief(name) if place is None else f"{brief(name)} in row {place}"

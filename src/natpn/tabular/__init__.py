@@ -5,10 +5,12 @@ from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import CategoryColumn
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
+from natpn.tabular.kinds import KINDS
 from natpn.tabular.number import NumberColumn
 from natpn.tabular.transform import TableTransform
 
 __all__ = [
+    "KINDS",
     "BooleanColumn",
     "CategoryColumn",
     "Column",

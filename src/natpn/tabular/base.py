@@ -1,22 +1,45 @@
-"""What every kind of column has: how it is fitted, encoded, scored, described and saved.
+"""What every kind of column states of itself: its values and texts, how it is fitted, encoded, described and saved.
+
+Whatever depends on the kind of a column is stated in the file of that kind, in plain values; the server, the report,
+the export and the command line ask for it here and know no kinds.
 
 An event that training never had in N rows, a first missing value or a new value in a column that was constant, gets
 the probability 1 / (N + 2) of the rule of succession. Its logarithm is the row's surprise in that column.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, fields, replace
 from math import log
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
+from natpn.tabular.texts import brief, shown
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
+
+
+class Encoder(Protocol):
+    """What encodes a column, or several side by side."""
+
+    @property
+    def n_numbers(self) -> int:
+        """How many columns of numbers they become."""
+
+    @property
+    def n_flags(self) -> int:
+        """How many 0/1 columns they become."""
+
+    def encode_next(
+        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +58,54 @@ class Column(ABC):
 
     kind: ClassVar[str]
     words: ClassVar[tuple[str, str]]  # for a person: one such column, and several
+    types: ClassVar[tuple[type, ...]] = ()  # of objects that are values of such a column
+    conversion: ClassVar[str] = ""  # the function of pandas that makes such values of texts
+    numeric: ClassVar[bool] = False  # whether its values are floats, as is any text that float64 reads
+    keeps_texts: ClassVar[bool] = False  # whether it takes the texts of a file as they are
+
+    @classmethod
+    def holds(cls, types: Set[type]) -> bool:
+        """Say whether objects of these types, of which there is at least one, are all values of such a column."""
+        return all(issubclass(kind, cls.types) for kind in types)
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are not those of such a column; by default all: texts never make one.
+
+        Args:
+            texts: The distinct texts of a column, without those that stand for missing values everywhere.
+            written: How the file that they are from writes values.
+            unit: The sign that numbers may have beside them.
+        """
+        return texts
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> Any:
+        """Return the value that a text stands for in any such column, None if it stands for a missing one.
+
+        Raises:
+            ValueError: If it stands for nothing there; with that fact.
+        """
+
+    @classmethod
+    def why_unlike(cls, text: str, written: Written = PLAIN, unit: str = "") -> str:
+        """Say why a text is one of those that `unlike` returns."""
+        try:
+            cls.parse(text, written, unit)
+        except ValueError as error:
+            return str(error)
+        return f"{shown(text)} is not like the others"
+
+    @classmethod
+    @abstractmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for values that `parse` returned: a function of pyarrow, and its arguments."""
+
+    @property
+    def arrow(self) -> tuple[str, ...]:
+        """The type of Arrow for the values of this column, whichever of them there are."""
+        return self.arrow_of(())
 
     @classmethod
     @abstractmethod
@@ -47,9 +118,20 @@ class Column(ABC):
         """How many columns of numbers it becomes."""
 
     @property
-    @abstractmethod
     def n_flags(self) -> int:
-        """How many 0/1 columns it becomes."""
+        """How many 0/1 columns it becomes; by default one if training had missing values."""
+        return int(self.missing_flag is not None)
+
+    @classmethod
+    def encoders(cls, columns: Sequence[Self]) -> Sequence[Encoder]:
+        """Return what encodes columns of the kind that stand side by side; by default each itself."""
+        return columns
+
+    def encode_next(
+        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
+    ) -> NDArray[np.float64] | None:
+        """Encode the next of some columns."""
+        return self.encode(next(cells), numbers, flags)
 
     @abstractmethod
     def encode(
@@ -57,7 +139,6 @@ class Column(ABC):
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
-    @abstractmethod
     def read_text(self, text: str, written: Written = PLAIN) -> Any:
         """Return the value that a text stands for in this column, None if it stands for a missing one.
 
@@ -68,6 +149,31 @@ class Column(ABC):
         Raises:
             ValueError: If it stands for nothing here; with that fact.
         """
+        return self.parse(text, written, written.units.get(self.name, ""))
+
+    def read_json(self, value: Any) -> Any:
+        """Return a value of JSON that is neither a text nor null as the column takes it; by default none is.
+
+        Raises:
+            ValueError: If it takes no such value; with what was expected, what came, and the cure.
+        """
+        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so, or null if it is not known.")
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What a text has to be that is a value of the column, as errors say it."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of one value; by default that of a text."""
+        words = self.expected[:1].upper() + self.expected[1:]
+        return {"type": ["string", "null"], "description": f"{words}. null if it is not known."}
+
+    @property
+    @abstractmethod
+    def usual(self) -> Any:
+        """A value that is nothing special here, as JSON writes it; None if there is none."""
 
     @abstractmethod
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
@@ -82,6 +188,15 @@ class Column(ABC):
     def facts(self) -> str:
         """What it holds, in a few words for a person."""
 
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """Say what training had, in a few words for a person; by default `facts`.
+
+        Args:
+            value: Writes a value as the reader's page does.
+            share: Likewise a share.
+        """
+        return self.facts
+
     def all_differ(self, cells: Cells) -> bool:
         """Say whether nearly every row has a value of its own, of a type that may name the rows.
 
@@ -91,9 +206,24 @@ class Column(ABC):
         return False
 
     @property
+    def bounds(self) -> dict[int, tuple[float, float]]:
+        """The smallest and the largest in training of those encoded numbers, by place, that are strange beyond."""
+        return {}
+
+    @property
+    def arithmetic(self) -> Arithmetic | None:
+        """How it encodes a number; None if its values are no numbers, and no graph of tensors can read them."""
+        return None
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The column in words and numbers that JSON can hold."""
         return {"missing": self.missing}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The summary for who sends values: all that is written in it as a value may be sent back."""
+        return self.summary
 
     def to_config(self) -> dict[str, Any]:
         """Return everything the column knows, as JSON can hold it."""
@@ -133,6 +263,11 @@ class Column(ABC):
     def missing_flag(self) -> tuple[float, float] | None:
         """What 0 and 1 become in the column that says whether the value is missing; None if it has no such column."""
         return standardised_flags(self.missing) if 0 < self.missing < 1 else None
+
+    @property
+    def missing_oddness(self) -> NDArray[np.float64]:
+        """How unusual a missing value is, in standard deviations."""
+        return odds_of(np.log(self.missing) if self.missing else self.log_never)
 
     def new_events(
         self, missing: NDArray[np.bool_], changed: NDArray[np.bool_] | None = None

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column
-from natpn.tabular.number import NumberColumn
 
 SHARE = 1 / 3
 _MOST = 1e6
@@ -37,9 +36,9 @@ class Ranges:
         place = 0
         bounds: list[tuple[float, float]] = []
         for column in columns:
-            if isinstance(column, NumberColumn) and column.n_numbers:
-                self.places.append(place)
-                bounds.append(column.bounds)
+            for number, pair in column.bounds.items():
+                self.places.append(place + number)
+                bounds.append(pair)
             place += column.n_numbers
         # rounded as the encoded numbers are
         self.low, self.high = np.array(bounds, np.float32).astype(np.float64).reshape(-1, 2).T

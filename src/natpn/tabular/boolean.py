@@ -1,17 +1,20 @@
 """Truth values: one 0/1 column, and another for missing values if training had some."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import truth_of_text
+from natpn.tabular.objects import BOOLEANS
+from natpn.tabular.texts import TRUTHS, brief, truth_of_text
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -28,6 +31,22 @@ class BooleanColumn(Column):
 
     kind = "boolean"
     words = ("truth value", "truth values")
+    types = BOOLEANS
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are neither true nor false."""
+        return [text for text in texts if text.strip().lower() not in TRUTHS]
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> bool | None:
+        """Return the truth value that a text stands for, None if it stands for a missing one."""
+        return truth_of_text(text)
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for such truth values."""
+        return ("bool_",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -37,6 +56,21 @@ class BooleanColumn(Column):
         weight = None if weights.weights is None else weights.weights[~missing]
         true = float(np.average(truths[~missing], weights=weight))
         return cls(name, weights.n_rows, weights.share(missing), true)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """A flag, or a constant, and whether it is missing."""
+        missing = if_missing(self.missing_flag)
+        if self.true in (0, 1):
+            return Arithmetic((), missing, self.true, 0.0)
+        no, yes = standardised_flags(self.true)
+        return Arithmetic((), ((self._instead, yes, no), *missing))
+
+    @property
+    def _instead(self) -> float:
+        """What a missing value is encoded as: the usual one the first time, so that the row looks like training's."""
+        no, yes = standardised_flags(self.true)
+        return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
 
     @property
     def n_numbers(self) -> int:
@@ -56,17 +90,34 @@ class BooleanColumn(Column):
         missing = np.isnan(truths)
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
-            # Missing for the first time, it is taken for the usual one, so that the row looks like one of training.
-            instead = 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
-            flags[:, 0] = np.where(missing, instead, np.where(truths == 1, yes, no))
+            flags[:, 0] = np.where(missing, self._instead, np.where(truths == 1, yes, no))
         if self.missing_flag is not None:
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)
         return self.new_events(missing, self._changed(truths))
 
-    def read_text(self, text: str, written: Written = PLAIN) -> bool | None:
-        """Return the truth value that a text stands for, None if it stands for a missing one."""
-        return truth_of_text(text)
+    def read_json(self, value: Any) -> bool:
+        """Return true or false."""
+        if type(value) is bool:
+            return value
+        raise ValueError(
+            f"expected {self.expected}, got {brief(value)}. Write one of them, or null if it is not known."
+        )
+
+    @property
+    def expected(self) -> str:
+        """True or false."""
+        return "true or false"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A truth value, or a text that is one."""
+        return {"type": ["boolean", "string", "null"], "description": "null if it is not known."}
+
+    @property
+    def usual(self) -> bool:
+        """The more frequent one."""
+        return self.true > 0.5
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations."""
@@ -75,7 +126,7 @@ class BooleanColumn(Column):
         share = np.where(truths == 1, self.true, 1 - self.true)
         with np.errstate(divide="ignore"):
             score = odds_of(np.log(share / usual))
-        score[np.isnan(truths)] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        score[np.isnan(truths)] = self.missing_oddness
         changed = self._changed(truths)
         if changed is not None:
             score[changed] = odds_of(self.log_never)
@@ -88,6 +139,10 @@ class BooleanColumn(Column):
     def facts(self) -> str:
         """The share of true."""
         return f"{100 * self.true:.2g} % true"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The share of true."""
+        return f"true in {share(self.true)}"
 
     @property
     def summary(self) -> dict[str, Any]:

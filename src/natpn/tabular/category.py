@@ -12,6 +12,7 @@ in a column of identifiers new levels are nothing new, in a closed set they are.
 import base64
 import binascii
 import hashlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -25,7 +26,7 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import is_mark
+from natpn.tabular.texts import find_number, is_mark
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -63,6 +64,17 @@ class CategoryColumn(Column):
 
     kind = "category"
     words = ("category", "categories")
+    keeps_texts = True
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> str | None:
+        """Return the text without spaces around it, None if nothing is left."""
+        return text.strip() or None
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for texts."""
+        return ("string",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -174,6 +186,38 @@ class CategoryColumn(Column):
         return None if is_mark(plain) and not self._knows(plain) else plain
 
     @cached_property
+    def _json_types(self) -> dict[type, tuple[str, str]]:
+        """The types of values that may stand for a level, by what training's levels are written as; and their names."""
+        levels = [*self.levels, *self.rare]
+        types: dict[type, tuple[str, str]] = {str: ("string", "a text")}
+        if any(find_number(level, PLAIN, "") is not None for level in levels):
+            types |= dict.fromkeys((int, float), ("number", "a number"))
+        if not {"True", "False"}.isdisjoint(levels):
+            types[bool] = ("boolean", "a truth value")
+        return types
+
+    def read_json(self, value: Any) -> Any:
+        """Return a number or a truth value, if training's levels were such."""
+        return value if type(value) in self._json_types else super().read_json(value)
+
+    @property
+    def expected(self) -> str:
+        """A text; a number or a truth value too, if training's levels were such."""
+        return " or ".join(dict.fromkeys(words for _, words in self._json_types.values()))
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The schema of what `expected` says."""
+        types = dict.fromkeys(name for name, _ in self._json_types.values())
+        some = ", ".join(self.levels[:20]) + (", …" if self.n_levels > 20 else "")
+        return {"type": [*types, "null"], "description": f"In training: {some}. null if it is not known."}
+
+    @property
+    def usual(self) -> str | None:
+        """The most frequent level."""
+        return self.levels[0] if self.levels else next(iter(self.rare), None)
+
+    @cached_property
     def _log_events(self) -> NDArray[np.float64]:
         """The surprise of each row of the table."""
         events = np.zeros(len(self.levels) + 3)
@@ -207,6 +251,11 @@ class CategoryColumn(Column):
         names = [level if len(level) <= SHOWN else level[: SHOWN - 1] + "…" for level in self.levels[:3]]
         more = ", …" if names and self.n_levels > len(names) else ""
         return f"{count}{': ' if names else ''}{', '.join(names)}{more}"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The most frequent levels."""
+        names = ", ".join(map(value, self.levels[:3]))
+        return names + (", …" if self.n_levels > 3 else "") if self.levels else "ever new values"
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether nearly every known value is a level of its own."""

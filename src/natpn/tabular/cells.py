@@ -7,6 +7,8 @@ Whatever the library, a column becomes one of these, and the rest of the package
 - "date": seconds since 1970 as float64, in UTC where a time zone is given; missing values are NaN,
 - "categories": a list that its library calls categories, whatever its elements,
 - "objects": a list, whose kind its elements tell.
+
+An array is a column of the kind that has the name of its form.
 """
 
 from dataclasses import dataclass
@@ -17,8 +19,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.objects import kind_of
-from natpn.tabular.texts import Kind
+from natpn.tabular.objects import known_types
 
 LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
 
@@ -43,14 +44,11 @@ class Cells:
             return Cells(self.form, list(compress(self.values, rows)), self.zone)
         return Cells(self.form, self.values[rows], self.zone)
 
-    def kind(self) -> Kind:
-        """Return the kind of column these values call for."""
+    def is_empty(self) -> bool:
+        """Say whether all values are missing."""
         if isinstance(self.values, list):
-            kind = kind_of(self.values)
-            return "category" if self.form == "categories" and kind != "empty" else kind
-        if np.asarray(self.values).dtype.kind == "f" and np.isnan(self.values).all():
-            return "empty"
-        return "number" if self.form == "number" else "boolean" if self.form == "boolean" else "date"
+            return not known_types(self.values)
+        return np.asarray(self.values).dtype.kind == "f" and bool(np.isnan(self.values).all())
 
 
 def cells_of_array(array: NDArray[Any]) -> Cells:

@@ -12,7 +12,6 @@ from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS, distinct, is_mis
 from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
 
 SECOND = datetime.timedelta(seconds=1)
-MICROSECOND = datetime.timedelta(microseconds=1)
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
@@ -33,7 +32,7 @@ def read_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
     Raises:
         ValueError: If a value is not a number.
     """
-    if cells.form == "date" and cells.kind() != "empty":
+    if cells.form == "date" and not cells.is_empty():
         raise ValueError(
             f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
             "numbers, or fit again."
@@ -75,7 +74,7 @@ def to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
     """
     if cells.form == "boolean":
         return np.asarray(cells.values, np.float64)
-    if cells.form == "date" and cells.kind() != "empty":
+    if cells.form == "date" and not cells.is_empty():
         raise ValueError(
             f"Column {name!r} has dates, but it had truth values when the transform was fitted. Convert it, or fit "
             "again."
@@ -195,16 +194,7 @@ def _instant(value: Any) -> tuple[float, bool] | None:
 
 def seconds_of(moment: datetime.datetime) -> float:
     """Return seconds since 1970, in UTC if the moment has a time zone."""
-    return _since_1970(moment) / SECOND
-
-
-def microseconds_of(moment: datetime.datetime) -> int:
-    """Return microseconds since 1970, in UTC if the moment has a time zone."""
-    return _since_1970(moment) // MICROSECOND
-
-
-def _since_1970(moment: datetime.datetime) -> datetime.timedelta:
-    return moment - (EPOCH if moment.tzinfo is None else EPOCH.replace(tzinfo=datetime.UTC))
+    return (moment - (EPOCH if moment.tzinfo is None else EPOCH.replace(tzinfo=datetime.UTC))) / SECOND
 
 
 def _unlike_training(fact: str, had: str, cure: str) -> str:

@@ -7,6 +7,7 @@ that the column had in training; there and in the seconds, an instant is the sam
 """
 
 import datetime
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -19,7 +20,8 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.texts import date_of_text, shown
+from natpn.tabular.objects import DATES
+from natpn.tabular.texts import brief, date_of_text, find_date, shown
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
@@ -49,6 +51,39 @@ class DateColumn(Column):
 
     kind = "date"
     words = ("date", "dates")
+    types = DATES
+    conversion = "pandas.to_datetime"
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are no dates, and of dates with and without a time zone the rarer ones."""
+        dates = {text: find_date(text, written) for text in texts}
+        aware = {text: None if date is None else date.tzinfo is not None for text, date in dates.items()}
+        with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
+        return [text for text, has in aware.items() if has is not (with_zone > without)]
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> datetime.datetime | None:
+        """Return the date that a text stands for, None if it stands for a missing one."""
+        return date_of_text(text, written)
+
+    @classmethod
+    def why_unlike(cls, text: str, written: Written = PLAIN, unit: str = "") -> str:
+        """Say why a text is no date, or that its time zone is why it is not like the others."""
+        date = find_date(text, written)
+        if date is None:
+            return super().why_unlike(text, written, unit)
+        return f"{shown(text)} is a date {'without' if date.tzinfo is None else 'with'} a time zone"
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[datetime.datetime]) -> tuple[str, ...]:
+        """Return the type of Arrow for dates, in UTC if they have a time zone."""
+        return ("timestamp", "us", *(["UTC"] if any(date.tzinfo is not None for date in values) else []))
+
+    @property
+    def arrow(self) -> tuple[str, ...]:
+        """The type of Arrow for the dates of this column, also where all are missing."""
+        return ("timestamp", "us", *([] if self.zone is None else ["UTC"]))
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -79,11 +114,6 @@ class DateColumn(Column):
     def n_numbers(self) -> int:
         """One for each part that varies."""
         return sum(deviation > 0 for deviation in self.deviations)
-
-    @property
-    def n_flags(self) -> int:
-        """One if training had missing values."""
-        return int(self.missing_flag is not None)
 
     def _seconds(self, cells: Cells) -> NDArray[np.float64]:
         seconds, zone = to_seconds(cells, self.name)
@@ -117,17 +147,41 @@ class DateColumn(Column):
 
     def read_text(self, text: str, written: Written = PLAIN) -> datetime.datetime | None:
         """Return the date that a text stands for, None if it stands for a missing one."""
-        date = date_of_text(text, written)
+        date = self.parse(text, written)
         if date is not None and (date.tzinfo is None) != (self.zone is None):
             has, had = ("no time zone", "with one") if date.tzinfo is None else ("a time zone", "without one")
             raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
         return date
 
+    def read_json(self, value: Any) -> Any:
+        """Refuse everything: JSON writes dates as texts."""
+        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so.")
+
+    @property
+    def expected(self) -> str:
+        """How to write a date, with a time zone or without."""
+        if self.zone is None:
+            return "a date without a time zone, such as 2024-12-31 or 2024-12-31T23:59:00"
+        return "a date with a time zone, such as 2024-12-31T23:59:00+01:00 or 2024-12-31T22:59:00Z"
+
+    @property
+    def usual(self) -> str:
+        """The middle between the first and the last."""
+        return self._sendable((self.earliest + self.latest) / 2)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The summary, with instants rather than wall clocks: these could not be sent back."""
+        return self.summary | {"earliest": self._sendable(self.earliest), "latest": self._sendable(self.latest)}
+
+    def _sendable(self, second: float) -> str:
+        return iso_text(second) + ("" if self.zone is None else "Z")
+
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations the most unusual part lies from its mean."""
         seconds = self._seconds(cells)
         score: NDArray[np.float64] = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
-        score[np.isnan(seconds)] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        score[np.isnan(seconds)] = self.missing_oddness
         changed = self._changed(seconds)
         if changed is not None:
             score[changed] = odds_of(self.log_never)

@@ -1,10 +1,12 @@
 """Columns in which training had no value at all: nothing to encode, but a first value is a surprise."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
@@ -19,6 +21,17 @@ class EmptyColumn(Column):
 
     kind = "empty"
     words = ("empty", "empty")
+    keeps_texts = True
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> str | None:
+        """Return the text, None if it stands for a missing value."""
+        return None if is_mark(text) else text
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for texts."""
+        return ("string",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -26,12 +39,12 @@ class EmptyColumn(Column):
         return cls(name, weights.n_rows, 1.0)
 
     @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
+    def arithmetic(self) -> Arithmetic:
+        """Any value is an event."""
+        return Arithmetic(tolerance=-1.0)
 
     @property
-    def n_flags(self) -> int:
+    def n_numbers(self) -> int:
         """None."""
         return 0
 
@@ -42,9 +55,26 @@ class EmptyColumn(Column):
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
 
-    def read_text(self, text: str, written: Written = PLAIN) -> str | None:
-        """Return the text, None if it stands for a missing value."""
-        return None if is_mark(text) else text
+    def read_json(self, value: Any) -> Any:
+        """Return a number or a truth value."""
+        if type(value) in (int, float, bool):
+            return value
+        return super().read_json(value)
+
+    @property
+    def expected(self) -> str:
+        """Anything but a list or an object."""
+        return "a text or a number or a truth value"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Anything but a list or an object."""
+        return {"type": ["string", "number", "boolean", "null"], "description": "Training had no value here."}
+
+    @property
+    def usual(self) -> None:
+        """Nothing."""
+        return None
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual values are where there were none."""
@@ -54,6 +84,10 @@ class EmptyColumn(Column):
     def facts(self) -> str:
         """Nothing."""
         return "no value"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """Nothing."""
+        return "always missing"
 
     def _present(self, cells: Cells) -> NDArray[np.bool_]:
         levels, codes = to_levels(cells, self.name)

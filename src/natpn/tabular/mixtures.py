@@ -11,11 +11,10 @@ import warnings
 from collections import Counter
 from typing import Any
 
-from natpn.tabular.objects import BOOLEANS, DATES, NUMBERS, is_missing
-from natpn.tabular.texts import MOSTLY, PLACEHOLDER, Kind, is_mark, kind_of_texts, separator_advice, shown
-
-NAMES = {"number": "numbers", "boolean": "truth values", "date": "dates"}
-CONVERSIONS = {"number": "pandas.to_numeric", "date": "pandas.to_datetime"}
+from natpn.tabular.base import Column
+from natpn.tabular.kinds import column_type, kind_of_texts, kinds_among
+from natpn.tabular.objects import is_missing
+from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, separator_advice, shown
 
 
 def check_mixture(values: list[Any], name: str, kept: int) -> None:
@@ -34,28 +33,26 @@ def check_mixture(values: list[Any], name: str, kept: int) -> None:
     others = [value for value in values if not isinstance(value, str) and not is_missing(value)]
     if not texts:
         return
-    kind: Kind
+    called_for, wrong = kind_of_texts(texts)
+    same = column_type(called_for)
     if not others:
-        kind, wrong = kind_of_texts(texts)
-        if kind == "number" and wrong:
-            _refuse(values, set(wrong), name, kind, "texts, most of which are numbers")
-        if kind in CONVERSIONS and len(texts) > kept:
-            _warn(name, kind, len(texts), kept)
+        if same.numeric and wrong:
+            _refuse(values, set(wrong), name, same, f"texts, most of which are {same.words[1]}")
+        if same.conversion and len(texts) > kept:
+            _warn(name, same, len(texts), kept)
         return
-    for kind, types in (("boolean", BOOLEANS), ("number", NUMBERS), ("date", DATES)):
-        alike = sum(isinstance(value, types) for value in others)
-        same, wrong = kind_of_texts(texts)
+    doubtful = sum(n for text, n in texts.items() if not PLACEHOLDER.fullmatch(text.strip()))
+    for kind, alike in kinds_among(others):
         # Texts of the same kind are no better: their type says that they are not.
-        fitting = sum(texts.values()) - sum(texts[text] for text in wrong) if same == kind else 0
-        doubtful = sum(n for text, n in texts.items() if not PLACEHOLDER.fullmatch(text.strip()))
-        if alike and alike + fitting >= MOSTLY * (len(others) + doubtful):
-            _refuse(values, set(texts), name, kind, f"{NAMES[kind]} and texts")
+        fitting = sum(texts.values()) - sum(texts[text] for text in wrong) if same is kind else 0
+        if alike + fitting >= MOSTLY * (len(others) + doubtful):
+            _refuse(values, set(texts), name, kind, f"{kind.words[1]} and texts")
 
 
-def _refuse(values: list[Any], wrong: set[str], name: str, kind: str, holds: str) -> None:
+def _refuse(values: list[Any], wrong: set[str], name: str, kind: type[Column], holds: str) -> None:
     row, text = next((row, value) for row, value in enumerate(values) if isinstance(value, str) and value in wrong)
     advice = separator_advice(text)
-    cure = f"pandas.to_numeric(X[{name!r}], errors='coerce')" if kind == "number" else "None in its place"
+    cure = f"{kind.conversion}(X[{name!r}], errors='coerce')" if kind.numeric else "None in its place"
     raise ValueError(
         f"Column {name!r}, row {row}: the column holds {holds}, and {shown(text)} there"
         + (f", which {advice}" if advice else "")
@@ -64,10 +61,10 @@ def _refuse(values: list[Any], wrong: set[str], name: str, kind: str, holds: str
     )
 
 
-def _warn(name: str, kind: str, count: int, kept: int) -> None:
+def _warn(name: str, kind: type[Column], count: int, kept: int) -> None:
     warnings.warn(
-        f"Column {name!r} holds texts that are {NAMES[kind]}, and is read as categories: {count} values, of which at "
-        f"most {kept} are kept apart. Convert it, as by {CONVERSIONS[kind]}(X[{name!r}]), or make it categorical, as "
+        f"Column {name!r} holds texts that are {kind.words[1]}, and is read as categories: {count} values, of which at "
+        f"most {kept} are kept apart. Convert it, as by {kind.conversion}(X[{name!r}]), or make it categorical, as "
         f"by X[{name!r}].astype('category').",
         UserWarning,
         stacklevel=2,

@@ -1,19 +1,21 @@
 """Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from math import ldexp
+from math import isfinite, ldexp
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import check_finite, read_numbers, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
-from natpn.tabular.texts import number_of_text
+from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS
+from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
@@ -47,6 +49,32 @@ class NumberColumn(Column):
 
     kind = "number"
     words = ("number", "numbers")
+    types = NUMBERS
+    conversion = "pandas.to_numeric"
+    numeric = True
+
+    @classmethod
+    def holds(cls, types: Set[type]) -> bool:
+        """Say whether all are durations, or numbers, among which there may be truth values."""
+        if all(issubclass(kind, DURATIONS) for kind in types):
+            return True
+        truths = {kind for kind in types if issubclass(kind, BOOLEANS)}
+        return truths != types and all(issubclass(kind, NUMBERS) for kind in types - truths)
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are no finite numbers."""
+        return [text for text in texts if find_number(text, written, unit) is None]
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> float | None:
+        """Return the number that a text stands for, None if it stands for a missing one."""
+        return number_of_text(text, written, unit)
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for such numbers."""
+        return ("float64",)
 
     @classmethod
     def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
@@ -75,30 +103,60 @@ class NumberColumn(Column):
         return Moments(self.exponent, self.mean, self.deviation)
 
     @property
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self) -> dict[int, tuple[float, float]]:
         """The smallest and the largest number as the column encodes them."""
+        if not self.n_numbers:
+            return {}
         low, high = Standardiser([self.moments])(np.array([[self.minimum], [self.maximum]]), None)[:, 0].tolist()
-        return low, high
+        return {0: (low, high)}
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """A standardised number, or a constant, and whether it is missing."""
+        flags = if_missing(self.missing_flag)
+        if self.minimum == self.maximum:
+            return Arithmetic((), flags, self.minimum, TOLERANCE * abs(self.minimum))
+        return Arithmetic((self.moments,) if self.n_numbers else (), flags)
 
     @property
     def n_numbers(self) -> int:
         """One, or none if the column is constant."""
         return int(self.deviation > 0)
 
-    @property
-    def n_flags(self) -> int:
-        """One if training had missing values."""
-        return int(self.missing_flag is not None)
+    @classmethod
+    def encoders(cls, columns: Sequence[Self]) -> list["NumberBlock"]:
+        """Return one for all: many columns take many calls else."""
+        return [NumberBlock(columns)]
 
     def encode(
         self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
-        return NumberBlock([self]).encode_cells(iter([cells]), numbers, flags)
+        return NumberBlock([self]).encode_next(iter([cells]), numbers, flags)
 
-    def read_text(self, text: str, written: Written = PLAIN) -> float | None:
-        """Return the number that a text stands for, None if it stands for a missing one."""
-        return number_of_text(text, written, written.units.get(self.name, ""))
+    def read_json(self, value: Any) -> float:
+        """Return a finite number."""
+        if (type(value) is float or type(value) is int) and isfinite(value):
+            return value
+        if type(value) is float:
+            raise ValueError("the number is too large for float64. Send a smaller one, or null if it is not known.")
+        raise ValueError(f"expected a number, got {brief(value)}. Write a number, or null if it is not known.")
+
+    @property
+    def expected(self) -> str:
+        """A finite number."""
+        return "a finite number"
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A number, or a text that is one."""
+        text = f"In training from {self.minimum:g} to {self.maximum:g}. null if it is not known."
+        return {"type": ["number", "string", "null"], "description": text}
+
+    @property
+    def usual(self) -> float:
+        """The median."""
+        return self.quantiles[len(self.quantiles) // 2]
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""
@@ -107,7 +165,7 @@ class NumberColumn(Column):
         score = np.zeros(len(numbers))
         if self.deviation:
             score = np.abs(Standardiser([self.moments])(numbers, missing))[:, 0]
-        score[missing[:, 0]] = odds_of(np.log(self.missing) if self.missing else self.log_never)
+        score[missing[:, 0]] = self.missing_oddness
         changed = self.changed(numbers[:, 0])
         if changed is not None:
             score[changed] = odds_of(self.log_never)
@@ -124,6 +182,12 @@ class NumberColumn(Column):
     def facts(self) -> str:
         """The smallest and the largest."""
         return f"{self.minimum:.6g} to {self.maximum:.6g}"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The 5 and 95 % quantiles, or the only number."""
+        if self.minimum == self.maximum:
+            return f"always {value(self.minimum)}"
+        return f"{value(self.quantiles[0])} to {value(self.quantiles[-1])}"
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether all are whole numbers, and no two the same."""
@@ -177,7 +241,7 @@ class NumberBlock:
         self._constant = [place for place, c in enumerate(columns) if c.minimum == c.maximum]
         self._complete = np.array([not column.missing for column in columns])
 
-    def encode_cells(
+    def encode_next(
         self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
         """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0 in all.
@@ -194,7 +258,7 @@ class NumberBlock:
         for start in range(0, len(self._columns), width):  # one after the other: of all, there would be a copy
             part = NumberBlock(self._columns[start : start + width])
             after_number, after_flag = number + part.n_numbers, flag + part.n_flags
-            event = part.encode_cells(cells, numbers[:, number:after_number], flags[:, flag:after_flag])
+            event = part.encode_next(cells, numbers[:, number:after_number], flags[:, flag:after_flag])
             number, flag = after_number, after_flag
             if event is not None:
                 surprise += event

@@ -1,4 +1,4 @@
-"""Lists of Python objects: which are missing, what kind the rest has, their text, and their distinct values.
+"""Lists of Python objects: which are missing, of what types the rest are, their text, and their distinct values.
 
 A text is the same for equal values of different types, so that a column agrees with itself between a CSV file and a
 data frame: the whole numbers 1, 1.0 and Decimal("1.00") are "1", truth values are "True" and "False", bytes are
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.texts import Kind, is_mark
+from natpn.tabular.texts import is_mark
 
 T = TypeVar("T")
 
@@ -33,8 +33,8 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, (*NUMBERS, *DATES, *DURATIONS)) and bool(value != value)
 
 
-def kind_of(values: list[Any]) -> Kind:
-    """Return what the values that are not missing have in common; "category" where that is nothing but their text.
+def known_types(values: list[Any]) -> set[type]:
+    """Return the types of the values that are not missing.
 
     Among values of another type a text such as "NA" is a missing value.
     """
@@ -46,15 +46,7 @@ def kind_of(values: list[Any]) -> Kind:
     texts = {t for t in types if issubclass(t, str)}
     if texts and types != texts and all(is_mark(v) for v in values if isinstance(v, str)):
         types -= texts
-    if not types:
-        return "empty"
-    if _all(types, BOOLEANS):
-        return "boolean"
-    if _all(types, DATES):
-        return "date"
-    if _all(types, DURATIONS):
-        return "number"
-    return "number" if _all(types, (*NUMBERS, *BOOLEANS)) else "category"
+    return types
 
 
 def _all(types: Iterable[type], parents: tuple[type, ...]) -> bool:

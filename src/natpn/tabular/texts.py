@@ -18,15 +18,11 @@ and missing values in other ways, which `Written` describes.
 import datetime
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from math import isfinite
-from typing import Literal
 
 from natpn.tabular.units import has_unit, split_unit
 from natpn.tabular.written import PLAIN, Written
-
-Kind = Literal["number", "boolean", "date", "category", "empty"]
 
 MARKS = {"na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a"}
 MARKS |= {"", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
@@ -58,11 +54,11 @@ def number_of_text(text: str, written: Written = PLAIN, unit: str = "") -> float
     Raises:
         ValueError: If it is neither, has another sign, or is too large for float64.
     """
-    number = _number(text, written, unit)
+    number = find_number(text, written, unit)
     if number is not None or is_mark(text):
         return number
     other = split_unit(text)[1]
-    if other != unit and _number(text, written, other) is not None:
+    if other != unit and find_number(text, written, other) is not None:
         raise ValueError(f"{shown(text)} is not a finite number {f'in {unit}' if unit else 'without a unit'}")
     advice = separator_advice(text) if written.has_plain_numbers else None
     raise ValueError(f"{shown(text)} is not a finite number" + (f": it {advice}" if advice else ""))
@@ -86,7 +82,7 @@ def date_of_text(text: str, written: Written = PLAIN) -> datetime.datetime | Non
     Raises:
         ValueError: If it is neither.
     """
-    date = _date(text, written)
+    date = find_date(text, written)
     if date is not None or is_mark(text):
         return date
     raise ValueError(f"{shown(text)} is not a date")
@@ -120,40 +116,21 @@ def unit_of_texts(counts: Mapping[str, int]) -> str:
     return max(units, key=lambda unit: units[unit], default="")
 
 
-def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN, unit: str = "") -> tuple[Kind, list[str]]:
-    """Return the kind of column that texts call for, and which of them are not of that kind.
-
-    Texts of which at least nine in ten are of one kind are of that kind; what people write for missing values, as "-",
-    does not count against it. What is left is "category", in which every text is a value.
-
-    Args:
-        counts: How often there is each text.
-        written: How the file writes values.
-        unit: The sign that numbers may have.
-    """
-    known = [text for text in counts if not is_mark(text)]
-    if not known:
-        return "empty", []
-    readers: list[tuple[Kind, Callable[[list[str], Written], list[str]]]]
-    readers = [("number", partial(_no_numbers, unit=unit)), ("boolean", _no_truths), ("date", _no_dates)]
-    for kind, others in readers:
-        bad = others(known, written)
-        if len(bad) == len(known):
-            continue
-        doubtful = sum(counts[text] for text in bad if not PLACEHOLDER.fullmatch(text.strip()))
-        good = sum(counts[text] for text in known) - sum(counts[text] for text in bad)
-        if good >= MOSTLY * (good + doubtful):
-            return kind, bad
-    return "category", []
-
-
 def shown(text: str) -> str:
     """Return a text as errors show it, cut if it is long."""
     plain = text.strip()
     return repr(plain) if len(plain) <= 60 else repr(plain[:60]) + "…"
 
 
-def _number(text: str, written: Written, unit: str) -> float | None:
+def brief(value: object) -> str:
+    """Return any value as errors show it: short, whatever it is."""
+    plain = value is None or isinstance(value, bool | int | float)
+    text = repr(value[:60]) if isinstance(value, str) else repr(value) if plain else type(value).__name__
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def find_number(text: str, written: Written, unit: str) -> float | None:
+    """Return the finite number that a text is, with its unit or without; None if it is none."""
     plain = written.number(text.strip())
     if plain is not None and _NUMBER.fullmatch(plain):
         number = float(plain)
@@ -161,10 +138,11 @@ def _number(text: str, written: Written, unit: str) -> float | None:
     if not unit:
         return None
     beside, sign = split_unit(text)
-    return _number(beside, written, "") if sign == unit else None
+    return find_number(beside, written, "") if sign == unit else None
 
 
-def _date(text: str, written: Written) -> datetime.datetime | None:
+def find_date(text: str, written: Written) -> datetime.datetime | None:
+    """Return the date that a text is; None if it is none."""
     plain = text.strip()
     date = written.date(plain)
     if date is not None or not plain[:1].isdigit():
@@ -173,21 +151,3 @@ def _date(text: str, written: Written) -> datetime.datetime | None:
         return datetime.datetime.fromisoformat(plain)
     except ValueError:
         return None
-
-
-def _no_numbers(texts: list[str], written: Written, unit: str) -> list[str]:
-    return [text for text in texts if _number(text, written, unit) is None]
-
-
-def _no_truths(texts: list[str], written: Written) -> list[str]:
-    return [text for text in texts if text.strip().lower() not in TRUTHS]
-
-
-def _no_dates(texts: list[str], written: Written) -> list[str]:
-    """Return what are no dates, and of dates with and without a time zone the rarer ones."""
-    aware: dict[str, bool | None] = {}
-    for text in texts:
-        date = _date(text, written)
-        aware[text] = None if date is None else date.tzinfo is not None
-    with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
-    return [text for text, has in aware.items() if has is not (with_zone > without)]

@@ -7,25 +7,20 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from natpn.tabular.base import Column
+from natpn.tabular.base import Column, Encoder
 from natpn.tabular.beyond import Ranges
-from natpn.tabular.boolean import BooleanColumn
-from natpn.tabular.category import MAX_LEVELS, CategoryColumn
+from natpn.tabular.category import MAX_LEVELS
 from natpn.tabular.config import Fields
-from natpn.tabular.date import DateColumn
-from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.frames import Table, read_table
+from natpn.tabular.kinds import OTHER, column_type, kind_of_cells
 from natpn.tabular.matching import match_columns
 from natpn.tabular.mixtures import check_mixture
-from natpn.tabular.number import NumberBlock, NumberColumn
+from natpn.tabular.number import NumberBlock
 from natpn.tabular.strange import together
 from natpn.tabular.weights import read_weights
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
-KINDS: dict[str, type[Column]] = {
-    kind.kind: kind for kind in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn, EmptyColumn)
-}
 
 
 class TableTransform:
@@ -78,10 +73,10 @@ class TableTransform:
         columns = []
         for name, cells in zip(names, table.columns(), strict=True):
             present = cells if weights.present is None else cells.take(weights.present)
-            kind = present.kind()
-            if kind == "category" and present.form == "objects":
+            kind = kind_of_cells(present)
+            if kind == OTHER and present.form == "objects":
                 check_mixture(list(present.values), name, MAX_LEVELS)
-            columns.append(KINDS[kind].fit(name, cells, weights))
+            columns.append(column_type(kind).fit(name, cells, weights))
         self._set(columns, table.names is not None)
         return self
 
@@ -101,12 +96,10 @@ class TableTransform:
         # Without any output, one column of zeros: what follows needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         self.ranges = Ranges(columns, grows=version > 2) if version > 1 else None
-        # Numbers side by side are encoded as one: many columns take many calls else.
-        self._encoders: list[NumberBlock | Column] = []
-        for _, run in groupby(columns, lambda column: isinstance(column, NumberColumn)):
+        self._encoders: list[Encoder] = []
+        for _, run in groupby(columns, type):
             beside = list(run)
-            numbers = [column for column in beside if isinstance(column, NumberColumn)]
-            self._encoders += [NumberBlock(numbers)] if numbers else beside
+            self._encoders += beside[0].encoders(beside)
 
     @property
     def n_outputs(self) -> int:
@@ -163,10 +156,7 @@ class TableTransform:
             numbers = result[:, number : number + encoder.n_numbers]
             flags = result[:, flag : flag + encoder.n_flags]
             number, flag = number + encoder.n_numbers, flag + encoder.n_flags
-            if isinstance(encoder, NumberBlock):
-                event = encoder.encode_cells(cells, numbers, flags)
-            else:
-                event = encoder.encode(next(cells), numbers, flags)
+            event = encoder.encode_next(cells, numbers, flags)
             if event is not None:
                 surprise += event
         return surprise
@@ -226,12 +216,11 @@ class TableTransform:
             raise ValueError(f"{where}: 'columns' is {described!r:.80}, but a list of at least one column is needed.")
         columns = []
         for place, entry in enumerate(described):
-            kind = entry.get("kind") if isinstance(entry, dict) else None
-            if not isinstance(kind, str) or kind not in KINDS:
-                raise ValueError(
-                    f"{where}: the kind of column {place} is {kind!r}; known are {', '.join(map(repr, KINDS))}."
-                )
-            columns.append(KINDS[kind].from_config(entry))
+            try:
+                kind = column_type(entry.get("kind") if isinstance(entry, dict) else None)
+            except ValueError as error:
+                raise ValueError(f"{where}: the kind of column {place} is {error}.") from None
+            columns.append(kind.from_config(entry))
         counts = Counter(column.name for column in columns)
         twice = next((name for name, count in counts.items() if count > 1), None)
         if twice is not None:

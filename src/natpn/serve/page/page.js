@@ -102,9 +102,15 @@ function dateField(feature, id) {
   };
 }
 
-function emptyField(id) {
+function textField(feature, id) {
   const box = make("input", { type: "text", id });
-  return { parts: [box, hint("training had no value here")], set: () => { box.value = ""; }, get: () => box.value || null, outside: (value) => value !== null };
+  const empty = feature.usual === null;
+  return {
+    parts: [box, hint(empty ? "training had no value here" : `for example ${feature.usual}`)],
+    set: (value) => { box.value = value; },
+    get: () => box.value || null,
+    outside: (value) => empty && value !== null,
+  };
 }
 
 const hint = (text) => make("p", { class: "small" }, text);
@@ -116,7 +122,7 @@ function makeField(feature, number) {
     : feature.kind === "category" ? choiceField(id, Object.keys(feature.levels).map((level) => [level, level]), true)
     : feature.kind === "boolean" ? choiceField(id, [["yes", true], ["no", false]], false)
     : feature.kind === "date" ? dateField(feature, id)
-    : emptyField(id);
+    : textField(feature, id);
   const box = make("div", { class: "field" }, make("label", { for: id }, feature.name), ...field.parts);
   byId("form").append(box);
   return { ...field, name: feature.name, box, usual: feature.usual };
