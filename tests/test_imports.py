@@ -95,6 +95,32 @@ def test_the_library_knows_of_the_paper_in_one_place():
     assert WAY_IN[1] in imports_of(FILES[WAY_IN[0]])
 
 
+def names_of(path: Path) -> set[str]:
+    """Every name that a module has for others: what it imports, defines or assigns at its top."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_what_a_package_offers_is_taken_from_it():
+    """An inner module of another package is imported only for names that the package does not offer itself."""
+    offers = {name: names_of(path) for name, path in FILES.items() if path.name == "__init__.py"}
+    for name, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            if module is None or module.count(".") < 2 or first_two(module) == first_two(name):
+                continue
+            taken = {alias.name for alias in node.names} & offers.get(first_two(module), set())
+            assert not taken, f"{name} imports {sorted(taken)} from {module}, but {first_two(module)} has them"
+
+
 def test_no_member_imports_its_own_package_and_there_are_no_cycles():
     graph = {}
     for name, path in FILES.items():

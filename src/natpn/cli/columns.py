@@ -19,7 +19,7 @@ from natpn.cli.distinct import Place, Texts, encoded, is_text, texts_of
 from natpn.cli.looks import number_options
 from natpn.cli.problems import Problem
 from natpn.cli.source import Source
-from natpn.tabular.base import Column
+from natpn.tabular import Column
 from natpn.tabular.written import PLAIN, Written
 
 _MISSING = "say --bad-cells missing"

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs
-from natpn.tabular import TableTransform
-from natpn.tabular.base import Column
+from natpn.tabular import Column, TableTransform
 from natpn.tabular.beyond import HALF, SHARE, Ranges
 from natpn.tabular.moments import LIMIT
 from natpn.tabular.strange import MOST

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from natpn.distributions.base import Distribution
+from natpn.distributions import Distribution
 from natpn.distributions.support import Support
 from natpn.evidence import Evidence, Pool, plus, rounded, weighted_mean
 from natpn.families.about import About

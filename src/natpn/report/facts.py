@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from natpn.distributions import ScalarDistribution
+from natpn.estimators import ClassDistribution, PredictiveDistribution
 from natpn.estimators.inputs import n_rows, read_dataset, take
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
 from natpn.estimators.predictive import encode_labels
 
 Floats = NDArray[np.float64]

@@ -13,8 +13,8 @@ from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
+from natpn.estimators import ClassDistribution, PredictiveDistribution
 from natpn.estimators.inputs import n_rows, take
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
 from natpn.estimators.predictive import encode_labels
 
 Floats = NDArray[np.float64]

@@ -12,9 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from natpn.distributions import ScalarDistribution
+from natpn.estimators import ClassDistribution, NatPNRegressor, PredictiveDistribution
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
-from natpn.estimators.regressor import NatPNRegressor
 
 Floats = NDArray[np.float64]
 

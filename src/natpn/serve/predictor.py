@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from natpn.estimators import ClassDistribution, NatPNRegressor, PredictiveDistribution
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.inputs import TableInputs
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
-from natpn.estimators.regressor import NatPNRegressor
 from natpn.serve.curves import curves
 from natpn.serve.rows import Row
 from natpn.serve.schema import columns_of, features

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from natpn.cli.printing import note
 from natpn.cli.problems import Problem, near
 from natpn_paper.datasets import MissingData, load
-from natpn_paper.experiments.base import Experiment, Run
+from natpn_paper.experiments import Experiment, Run
 from natpn_paper.reproduce.overview import missing_data
 
 ALL = "all"

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from natpn_paper.datasets import missing_folder
-from natpn_paper.experiments import paper
-from natpn_paper.experiments.base import Experiment, Run
+from natpn_paper.experiments import Experiment, Run, paper
 
 
 def overview(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from natpn.cli.printing import note, say
-from natpn_paper.experiments.base import Experiment
+from natpn_paper.experiments import Experiment
 
 
 def teller(count: int, chosen: Mapping[str, Experiment]) -> Callable[[dict[str, Any]], None]:

@@ -10,10 +10,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from natpn_paper.experiments.base import Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
 from natpn_paper.experiments.models import PAPER, is_single_pass
 from natpn_paper.experiments.paper import figures
-from natpn_paper.experiments.registry import EXPERIMENTS
 from natpn_paper.results.tables import Cell, Line, Table, printed, tables
 
 TABULAR = ("sensorless-drive", "bike-sharing", "uci")

@@ -4,9 +4,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from natpn_paper.experiments import registry
-from natpn_paper.experiments.base import Experiment
-from natpn_paper.experiments.registry import EXPERIMENTS
+from natpn_paper.experiments import EXPERIMENTS, Experiment, registry
 from natpn_paper.results.tables import Line, chosen
 
 

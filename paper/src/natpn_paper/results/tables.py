@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from natpn_paper.experiments.base import ROC, Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
+from natpn_paper.experiments.base import ROC
 from natpn_paper.experiments.models import is_single_pass, plain_name
 from natpn_paper.experiments.paper import Figure, figures
-from natpn_paper.experiments.registry import EXPERIMENTS
 
 Line = Mapping[str, Any]
 Size = tuple[float, ...]  # rows and epochs
