@@ -34,7 +34,6 @@ from arena import GROUPS, OF_PAPER, Part, Table, leave_out, read, tasks
 from numpy.typing import NDArray
 
 from natpn import NatPNClassifier, NatPNRegressor, metrics
-from natpn.estimators.predictive import is_discrete
 from natpn.network import GradualBudget
 from natpn_paper.baselines import StandardNetClassifier
 
@@ -75,7 +74,7 @@ def scores(model: Any, part: Part, scale: float) -> dict[str, Any]:
         }
     interval = found.interval(COVERAGE)
     place = found.cdf(part.y)
-    if is_discrete(found.predictive):  # a count at the end of an interval is in it as often as makes 90 %
+    if found.predictive.target.discrete:  # a count at the end of an interval is in it as often as makes 90 %
         below = found.cdf(part.y - 1)
         place = below + np.random.default_rng(0).random(len(part)) * (place - below)
     width = (interval[:, 1] - interval[:, 0]) / scale

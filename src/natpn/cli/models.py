@@ -6,7 +6,6 @@ so that the same file can be given to the other commands.
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -196,14 +195,12 @@ def located(source: Source, first: int) -> Iterator[None]:
     Raises:
         Problem: With the place in the file.
     """
+    from natpn.tabular import CellError
+
     try:
         yield
-    except (ValueError, TypeError) as error:
-        if isinstance(error, TypeError) and "Column" not in str(error):
-            raise
-        message = str(error).replace("the transform was fitted", "the model was fitted")
-        found = re.match(r"Column (?P<name>.+?), row (?P<row>\d+): (?P<rest>.*)", message, re.DOTALL)
-        if found:
-            where = source.place(first + int(found["row"]))
-            raise Problem(f"{source.name}, {where}, column {found['name']}: {found['rest']}") from None
-        raise Problem(f"{source.name}: {message}") from None
+    except CellError as error:
+        where = source.place(first + error.row)
+        raise Problem(f"{source.name}, {where}, column {error.column!r}: {error.problem}") from None
+    except ValueError as error:
+        raise Problem(f"{source.name}: {error}") from None

@@ -5,6 +5,7 @@ from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import CategoryColumn
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
+from natpn.tabular.errors import CellError, CellTypeError
 from natpn.tabular.kinds import KINDS
 from natpn.tabular.number import NumberColumn
 from natpn.tabular.transform import TableTransform
@@ -13,6 +14,8 @@ __all__ = [
     "KINDS",
     "BooleanColumn",
     "CategoryColumn",
+    "CellError",
+    "CellTypeError",
     "Column",
     "DateColumn",
     "EmptyColumn",

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.cells import Cells
+from natpn.tabular.errors import CellError
 from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS, distinct, is_missing, map_distinct, text_of
 from natpn.tabular.texts import date_of_text, number_of_text, truth_of_text
 
@@ -34,8 +35,7 @@ def read_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
     """
     if cells.form == "date" and not cells.is_empty():
         raise ValueError(
-            f"Column {name!r} has dates, but it had numbers when the transform was fitted. Convert it to the same "
-            "numbers, or fit again."
+            f"Column {name!r} has dates, but it had numbers in training. Convert it to the same numbers, or fit again."
         )
     if isinstance(cells.values, list):
         return _numbers(cells.values, name)
@@ -55,14 +55,16 @@ def check_finite(matrix: NDArray[np.float64], names: list[str], first_row: int =
     """Raise if there is an infinite number; NaN may be.
 
     Raises:
-        ValueError: With the column and the row of the first one.
+        CellError: About the first one.
     """
     infinite = np.isinf(matrix)
     if infinite.any():
         row, column = np.argwhere(infinite)[0]
-        raise ValueError(
-            f"Column {names[column]!r}, row {first_row + row}: the value is infinity or too large for float64, but "
-            "finite numbers are needed. Replace it by a number, or by NaN if it is unknown."
+        raise CellError(
+            names[column],
+            first_row + int(row),
+            "the value is infinity or too large for float64, but finite numbers are needed. Replace it by a number, or "
+            "by NaN if it is unknown.",
         )
 
 
@@ -75,10 +77,7 @@ def to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
     if cells.form == "boolean":
         return np.asarray(cells.values, np.float64)
     if cells.form == "date" and not cells.is_empty():
-        raise ValueError(
-            f"Column {name!r} has dates, but it had truth values when the transform was fitted. Convert it, or fit "
-            "again."
-        )
+        raise ValueError(f"Column {name!r} has dates, but it had truth values in training. Convert it, or fit again.")
     results, codes = map_distinct(_list(cells), name, _truth)
     return np.array([np.nan if r is None else r for r in results], np.float64)[codes]
 
@@ -198,4 +197,4 @@ def seconds_of(moment: datetime.datetime) -> float:
 
 
 def _unlike_training(fact: str, had: str, cure: str) -> str:
-    return f"{fact}; the column had only {had} when the transform was fitted. {cure}, or make it missing."
+    return f"{fact}; the column had only {had} in training. {cure}, or make it missing."

@@ -120,8 +120,8 @@ class DateColumn(Column):
         if (zone is None) != (self.zone is None) and not np.isnan(seconds).all():
             had, has = (f"the time zone {z!r}" if z else "no time zone" for z in (self.zone, zone))
             raise ValueError(
-                f"Column {self.name!r} has {has}, but had {had} when the transform was fitted. Give its dates a time "
-                "zone, or take it away, as then."
+                f"Column {self.name!r} has {has}, but had {had} in training. Give its dates a time zone, or take it "
+                "away, as then."
             )
         return seconds
 

@@ -18,8 +18,7 @@ def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_col
     if names is None or not named:
         if n_columns != len(fitted):
             raise ValueError(
-                f"X has {n_columns} features, but the transform was fitted on {len(fitted)} features: "
-                f"{_listed(fitted)}. Give the same columns."
+                f"X has {n_columns} features, but training had {len(fitted)}: {_listed(fitted)}. Give the same columns."
             )
         return None
     if names == fitted:
@@ -29,10 +28,10 @@ def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_col
     if absent:
         hints = [f"{_near(name, extra)!r} for {name!r}" for name in absent if _near(name, extra)]
         hint = f" Did you mean {', '.join(hints)}?" if hints else " Add them, with missing values if they are unknown."
-        raise ValueError(f"X lacks columns that the transform was fitted on: {_listed(absent)}.{hint}")
+        raise ValueError(f"X lacks columns that training had: {_listed(absent)}.{hint}")
     if extra:
         raise ValueError(
-            f"X has columns that the transform was not fitted on: {_listed(extra)}. Drop them, or fit again with them."
+            f"X has columns that training did not have: {_listed(extra)}. Drop them, or fit again with them."
         )
     place = {name: number for number, name in enumerate(names)}
     return [place[name] for name in fitted]

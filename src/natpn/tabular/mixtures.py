@@ -12,6 +12,7 @@ from collections import Counter
 from typing import Any
 
 from natpn.tabular.base import Column
+from natpn.tabular.errors import CellError
 from natpn.tabular.kinds import column_type, kind_of_texts, kinds_among
 from natpn.tabular.objects import is_missing
 from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, separator_advice, shown
@@ -53,11 +54,12 @@ def _refuse(values: list[Any], wrong: set[str], name: str, kind: type[Column], h
     row, text = next((row, value) for row, value in enumerate(values) if isinstance(value, str) and value in wrong)
     advice = separator_advice(text)
     cure = f"{kind.conversion}(X[{name!r}], errors='coerce')" if kind.numeric else "None in its place"
-    raise ValueError(
-        f"Column {name!r}, row {row}: the column holds {holds}, and {shown(text)} there"
-        + (f", which {advice}" if advice else "")
-        + f". Correct it, or make it missing, as by {cure}; if they are names, make the column categorical, as by "
-        f"X[{name!r}].astype('category')."
+    which = f", which {advice}" if advice else ""
+    raise CellError(
+        name,
+        row,
+        f"the column holds {holds}, and {shown(text)} there{which}. Correct it, or make it missing, as by {cure}; if "
+        f"they are names, make the column categorical, as by X[{name!r}].astype('category').",
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from natpn.tabular.errors import CellError, CellTypeError
 from natpn.tabular.texts import is_mark
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ def distinct(values: list[Any], name: str) -> tuple[list[Any], NDArray[np.intp]]
     """Return the distinct values in the order they came, and the place of each row's value among them.
 
     Raises:
-        TypeError: If a value cannot be compared, as a dict or a list.
+        CellTypeError: If a value cannot be compared, as a dict or a list.
     """
     types = set(map(type, values))
     if not types.isdisjoint(BOOLEANS) and not _all(types - {type(None)}, (*BOOLEANS, str)):
@@ -101,9 +102,7 @@ def distinct(values: list[Any], name: str) -> tuple[list[Any], NDArray[np.intp]]
         place = dict.fromkeys(keys)
     except TypeError:
         row, value = next((i, v) for i, v in enumerate(values) if not _hashable(v))
-        raise TypeError(
-            f"Column {name!r}, row {row}: {not_a_cell(value)}. Turn it into columns of its own first."
-        ) from None
+        raise CellTypeError(name, row, f"{not_a_cell(value)}. Turn it into columns of its own first.") from None
     uniques = list(place)
     index = dict(zip(uniques, range(len(uniques)), strict=True))
     codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(keys))
@@ -124,8 +123,7 @@ def map_distinct(
     """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
 
     Raises:
-        TypeError: What the function raised, with the column and the first such row before it.
-        ValueError: Likewise.
+        CellError: If the function raised a ValueError, with the first such row; a CellTypeError for a TypeError.
     """
     uniques, codes = distinct(values, name)
     results: list[T | None] = []
@@ -134,5 +132,6 @@ def map_distinct(
             results.append(None if is_missing(value) else function(value))
         except (TypeError, ValueError) as error:
             row = int(np.argmax(codes == place))
-            raise type(error)(f"Column {name!r}, row {row}: {error}") from None
+            kind = CellTypeError if isinstance(error, TypeError) else CellError
+            raise kind(name, row, str(error)) from None
     return results, codes
