@@ -70,7 +70,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         return self.units_.express(chi)
 
     def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
-        centre = _centre(distribution)
+        centre = distribution.centre()
         if centre.ndim == 2:
             return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
         lower, upper = distribution.interval(coverage).T
@@ -84,8 +84,8 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         mean is in counts if every training row had as many trials, and else in shares.
         """
         if not return_std:
-            return np.concatenate([_centre(part) for part in self._answers(X)])
-        parts = [(_centre(part), _spread(part)) for part in self._answers(X)]
+            return np.concatenate([part.centre() for part in self._answers(X)])
+        parts = [(part.centre(), part.spread()) for part in self._answers(X)]
         return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -108,19 +108,3 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         tags.target_tags.multi_output = self.family == "auto" or has_vectors(self.family)
         tags.target_tags.single_output = not tags.target_tags.multi_output or self.family == "auto"
         return tags
-
-
-_WITHIN_ONE_DEVIATION = 0.6827
-
-
-def _centre(distribution: Predictive) -> Floats:
-    """Return the mean, or the median where no mean exists."""
-    return distribution.mean() if distribution.predictive.has_moments else distribution.median()
-
-
-def _spread(distribution: Predictive) -> Floats:
-    """Return the standard deviation, or where none exists half the width of as large an interval."""
-    if distribution.predictive.has_moments:
-        return distribution.std()
-    ends: Floats = distribution.interval(_WITHIN_ONE_DEVIATION)
-    return (ends[:, 1] - ends[:, 0]) / 2

@@ -17,6 +17,7 @@ from natpn.estimators.conformal import Calibration, check_coverage
 Floats = NDArray[np.float64]
 
 # Counts that are as far from the median as a calibration row are in the interval, rounding or not.
+_WITHIN_ONE_DEVIATION = 0.6827  # of a Normal
 _TIE = 1e-12
 _LEVELS = (np.arange(100) + 0.5) / 100
 _DRAWS = 400
@@ -107,6 +108,18 @@ class Predictive:
     def median(self) -> Floats:
         """Return the medians."""
         return self.quantile(0.5)
+
+    def centre(self) -> Floats:
+        """Return what is predicted: the means, or the medians where no mean exists."""
+        return self.mean() if self.predictive.has_moments else self.median()
+
+    def spread(self) -> Floats:
+        """Return the standard deviations, or where none exists half the widths of intervals that hold as much."""
+        if self.predictive.has_moments:
+            return self.std()
+        low, high = self.interval(_WITHIN_ONE_DEVIATION).T
+        width: Floats = high - low
+        return width / 2
 
     def _targets(self, y: ArrayLike) -> Tensor:
         return torch.tensor(np.asarray(y, float))

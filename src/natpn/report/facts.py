@@ -123,7 +123,7 @@ def collect(model: Any, X: Any, y: NDArray[Any], ood: Any = None) -> Facts:
     pieces = []
     for rows in _split(index):
         part = model.predict_dist(take(X, rows))
-        pieces.append(_classes(part) if classes is not None else _numbers(part, model, take(X, rows), y[rows]))
+        pieces.append(_classes(part) if classes is not None else _numbers(part, y[rows]))
     found = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     scores = found.pop("score", None)
     if ood is not None:
@@ -158,8 +158,8 @@ def _classes(part: ClassDistribution) -> dict[str, Floats]:
     return _common(part) | {"prediction": p.argmax(1).astype(np.float64), "confidence": p.max(1)}
 
 
-def _numbers(part: PredictiveDistribution, model: Any, X: Any, y: Floats) -> dict[str, Floats]:
-    found = _common(part) | {"prediction": np.asarray(model.predict(X), np.float64)}
+def _numbers(part: PredictiveDistribution, y: Floats) -> dict[str, Floats]:
+    found = _common(part) | {"prediction": part.centre()}
     if isinstance(part.predictive, ScalarDistribution):
         score = part.conformal_scores(y)
         found |= {"interval": part.interval(0.9)} | ({} if score is None else {"score": score})

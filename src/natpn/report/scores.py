@@ -140,7 +140,7 @@ def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
 
     def pieces() -> Iterator[dict[str, Floats]]:
         for part, rows in _parts(model, X):
-            found = {"prediction": model.predict(take(X, rows)), "log_prob": part.log_prob(truth[rows])}
+            found = {"prediction": part.centre(), "log_prob": part.log_prob(truth[rows])}
             if isinstance(part.predictive, ScalarDistribution):
                 score = metrics.crps(truth[rows], part.equally_likely())
                 found["crps"] = np.full(len(part), score)  # the mean of this piece, for each of its rows
