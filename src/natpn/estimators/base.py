@@ -217,7 +217,7 @@ class NatPNEstimator(DataEstimator):
     @torch.no_grad()
     def _calibrate(self, rows: Tensor, y: Floats) -> None:
         self.calibration_ = Calibration(np.zeros(0))
-        parts = [self._distribution(*self._answer(part)) for part in rows.split(_CHUNK)]
+        parts = [self.answer(part) for part in rows.split(_CHUNK)]
         scores: list[Floats] = []
         for part, targets in zip(parts, np.array_split(y, np.arange(_CHUNK, len(y), _CHUNK)), strict=True):
             found = part.conformal_scores(self._labels(targets)) if self.calibrate else None
@@ -265,7 +265,17 @@ class NatPNEstimator(DataEstimator):
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         for x in self.inputs_.tensors(X, _CHUNK):
-            yield self._distribution(*self._answer(x))
+            yield self.answer(x)
+
+    def answer(self, x: Tensor) -> PredictiveDistribution:
+        """Return the predictive distributions of rows that `inputs_` has encoded, all at once."""
+        return self._distribution(*self._answer(x))
+
+    def answer_without_evidence(self) -> PredictiveDistribution:
+        """Return what the prior alone predicts, as one row."""
+        prior, family = self.network_.prior, self.family_
+        posterior = family.posterior(family.evidence(prior.chi[None], prior.log_n.reshape(1)))
+        return self._distribution(posterior, torch.full((1,), -torch.inf, dtype=torch.float64))
 
     def predict_dist(self, X: Any) -> PredictiveDistribution:
         """Return the predictive distribution of each row, with its uncertainties."""
@@ -294,7 +304,7 @@ class NatPNEstimator(DataEstimator):
         whichever is installed.
         """
         distribution = self.predict_dist(X)
-        columns = self._columns(distribution, coverage)
+        columns = self.frame_columns(distribution, coverage)
         p = distribution.novelty_p
         columns |= {
             "aleatoric": distribution.aleatoric,

@@ -56,7 +56,8 @@ class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
         labels: NDArray[Any] = self.classes_[y.astype(np.int64)]
         return labels
 
-    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return `prediction`, and `p_` with the label behind it for each class."""
         p = distribution.mean()
         found = {"prediction": self.classes_[p.argmax(1)]}
         return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}

@@ -76,7 +76,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return targets as training sees them."""
 
     @abstractmethod
-    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
         """Return the first columns of a prediction frame."""
 
     @abstractmethod

@@ -69,7 +69,8 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     def _express(self, chi: Tensor) -> Tensor:
         return self.units_.express(chi)
 
-    def _columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return `prediction`, `lower` and `upper`; for vectors `prediction_0` and so on."""
         centre = distribution.centre()
         if centre.ndim == 2:
             return {f"prediction_{i}": column for i, column in enumerate(centre.T)}

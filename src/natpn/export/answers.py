@@ -104,7 +104,7 @@ class Answers(nn.Module):
         self.units: Units | None = getattr(model, "units_", None)
         trials = None if self.units is None else self.units.trials
         self.trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
-        self.prior_log_n = model._prior_log_n
+        self.prior_log_n = float(model.network_.prior.log_n)
         self.outputs = list(describe_outputs(model))
         self.graph = graph_of(model.family_)
         held_out = torch.from_numpy(model.calibration_.log_evidence).double()

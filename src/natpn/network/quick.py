@@ -24,7 +24,7 @@ from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 
 Floats = NDArray[np.float64]
-MAX_ROWS = 8
+MAX_ROWS = 256  # for a few more numpy is still the faster one
 _SHRINK = 1e-15
 _LOWEST = 700.0  # the exponential of more is infinite
 

@@ -25,7 +25,7 @@ HEAVY = 4.0  # for a Normal, 1 % to 99 % is 1.8 times as wide as 10 % to 90 %; f
 @torch.no_grad()
 def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[dict[str, Any] | None]:
     """Return points of the distribution of each row, and of the prior at the same places."""
-    prior = prior_of(model)
+    prior = model.answer_without_evidence()
     if isinstance(distribution, ClassDistribution):
         labels = [str(label) for label in distribution.classes.tolist()]
         before = prior.mean()[0].tolist()
@@ -53,14 +53,6 @@ def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[
             }
         )
     return drawn
-
-
-def prior_of(model: NatPNEstimator) -> PredictiveDistribution:
-    """Return what the model predicts without any evidence, as one row."""
-    prior = model.network_.prior
-    family = model.family_
-    one = family.posterior(family.evidence(prior.chi[None], prior.log_n.reshape(1)))
-    return model._distribution(one, torch.full((1,), -torch.inf, dtype=torch.float64))
 
 
 def usual_targets(model: NatPNEstimator) -> tuple[float, float] | None:

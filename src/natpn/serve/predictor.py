@@ -17,7 +17,6 @@ from natpn.serve.schema import columns_of, features
 COVERAGE = 0.9
 NOVEL = 0.05
 _CHUNK = 4096
-_QUICK_ROWS = 256  # for a few more rows than this the numpy form of the network is still the faster one
 
 
 class Predictor:
@@ -83,12 +82,7 @@ class Predictor:
                 yield model.predict_dist(array)
                 continue
             # Checked already, and in training's order: the estimator would ask for a frame with names.
-            x = torch.from_numpy(model.inputs_.transform(array))
-            if model._quick is not None and len(x) <= _QUICK_ROWS:
-                posterior, evidence = model._quick(x.double().numpy())
-                yield model._distribution(posterior, evidence.log_n)
-            else:
-                yield model._distribution(*model._answer(x))
+            yield model.answer(torch.from_numpy(model.inputs_.transform(array)))
 
     @torch.no_grad()
     def _answers(self, distribution: PredictiveDistribution) -> list[dict[str, Any]]:
@@ -110,7 +104,7 @@ class Predictor:
                 "prediction": distribution.classes[shares.argmax(1)].tolist(),
                 "probabilities": [dict(zip(names, row, strict=True)) for row in shares.tolist()],
             }
-        columns = self.model._columns(distribution, COVERAGE)
+        columns = self.model.frame_columns(distribution, COVERAGE)
         if "prediction" in columns:
             return {name: values.tolist() for name, values in columns.items()}
         return {"prediction": np.stack(list(columns.values()), 1).tolist()}

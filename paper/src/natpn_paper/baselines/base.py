@@ -228,7 +228,7 @@ class Baseline(DataEstimator):
     def predict_frame(self, X: Any, coverage: float = 0.9) -> Any:
         """Return predictions and uncertainties in named columns, in the frame library that X came in."""
         distribution = self.predict_dist(X)
-        columns = self._columns(distribution, coverage)
+        columns = self.frame_columns(distribution, coverage)
         columns |= {"aleatoric": distribution.aleatoric, "epistemic": distribution.epistemic}
         return make_frame(columns, X)
 
