@@ -12,7 +12,7 @@ from natpn.densities import DENSITIES
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
 from natpn.training import Paper, Staged, TrainingError, fit
 from natpn.training.descent import Descent, descend, evaluate
-from natpn.training.losses import BayesianLoss, PlainLoss, start_at_marginal
+from natpn.training.losses import BayesianLoss, PlainLoss, marginal, start_at_marginal
 from natpn.training.session import Session
 from training.problems import SCHEMES, median_familiarity, network, problem
 
@@ -111,6 +111,7 @@ def test_several_networks_and_few_rows_take_fewer_steps():
         steps[rows, size] = descent.epochs * session.train.steps(descent.batch_size)
         assert descent.learning_rate == (3e-3 if size == 1 else 5e-3)
         assert descent.penalty == 2.4 / max(rows, 800)
+        assert Staged()._descent(session, members, scale=4.0).penalty == descent.penalty / 4  # as the loss is divided
     assert list(steps.values()) == pytest.approx([1500, 1000, 316], rel=0.05)
 
 
@@ -258,6 +259,13 @@ def test_the_decoder_starts_at_the_marginal():
         want = family.observe(y).sum(0).chi
         assert_close(family.link(model.decoder.bias.detach()), want.float(), rtol=1e-3, atol=1e-4)
         assert scale == 1 if name == "categorical" else scale >= 1
+
+
+def test_rows_of_weight_zero_have_no_part_in_the_scale_of_the_loss():
+    y = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    family, spoilt = families.get("normal"), torch.cat([y, y + 50])
+    weight = torch.cat([torch.ones(100), torch.zeros(100)])
+    assert_close(marginal(family, spoilt, weight)[1], marginal(family, y, weight[:100])[1], rtol=1e-6, atol=0)
 
 
 def test_the_bayesian_loss_is_equation_7():
