@@ -19,6 +19,7 @@ ROWS = [
     {"network"},
     {"training"},
     {"tabular"},
+    {"model"},
     {"estimators"},
     {"report"},
     {"serve", "export"},

@@ -18,9 +18,9 @@ from natpn.densities import DENSITIES, Density
 from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support
 from natpn.encoders import ENCODERS
-from natpn.estimators.choice import automatic
+from natpn.estimators.numbers import automatic
 from natpn.export import export_onnx
-from natpn.export.answers import Answers
+from natpn.export.graph_module import Answers
 from natpn.families import FAMILIES
 from natpn.families.gamma import GammaPosterior
 from natpn.families.graph import Graph
@@ -143,8 +143,8 @@ def saved_and_loaded(model: NatPNRegressor, place) -> pd.DataFrame:
 
 def same_graph(model: NatPNRegressor) -> None:
     """Compare what would be exported with what the model says."""
-    rows, answers = table(40, 1)[["a", "b"]], Answers(model)
-    found = dict(zip(answers.outputs, answers(torch.from_numpy(rows.to_numpy())), strict=True))
+    rows, answers = table(40, 1)[["a", "b"]], Answers(model.model_)
+    found = dict(zip(answers.outputs, answers(torch.tensor(rows.to_numpy())), strict=True))
     np.testing.assert_allclose(found["prediction"], model.predict(rows), rtol=1e-6)
     np.testing.assert_allclose(found["log_evidence"], model.score_samples(rows), rtol=1e-6)
 

@@ -74,7 +74,12 @@ def quantile_calibration(cdf: ArrayLike) -> float:
 
 
 def crps(y: ArrayLike, draws: ArrayLike) -> float:
-    """Return the continuous ranked probability score of equally likely values, K a row.
+    """Return the mean of `crps_of_rows`."""
+    return float(np.mean(crps_of_rows(y, draws)))
+
+
+def crps_of_rows(y: ArrayLike, draws: ArrayLike) -> Floats:
+    """Return the continuous ranked probability score of each row, from equally likely values, K a row.
 
     Args:
         y: The targets, (rows,).
@@ -86,7 +91,8 @@ def crps(y: ArrayLike, draws: ArrayLike) -> float:
     k = values.shape[1]
     level = (np.arange(k) + 0.5) / k
     distance = values - truth[:, None]
-    return float(2 * np.mean(distance * ((distance > 0) - level)))
+    scores: Floats = 2 * np.mean(distance * ((distance > 0) - level), axis=1)
+    return scores
 
 
 def detection(familiar: ArrayLike, unfamiliar: ArrayLike) -> tuple[float, float]:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 import natpn
-from natpn.estimators.placing import checksum
+from natpn.model.files import checksum
 
 HUGE = 10**12
 QUICK: list[Any] = [HUGE, -1, math.nan]

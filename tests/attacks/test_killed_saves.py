@@ -15,8 +15,8 @@ from sklearn.base import clone
 from attacks.steps import Steps, forked
 from estimators.problems import REGRESSOR, numbers
 from natpn import load
-from natpn.estimators.placing import checksum
 from natpn.estimators.saving import save
+from natpn.model.files import checksum
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -12,8 +12,8 @@ import pytest
 import natpn
 from cli.conftest import refused, run, write
 from estimators.problems import CLASSIFIER, REGRESSOR
-from natpn.estimators.predictive import encode_labels
-from natpn.estimators.targets import read_targets
+from natpn.estimators.arrays import read_targets
+from natpn.model.answers import encode_labels
 
 LARGE = 2**53
 

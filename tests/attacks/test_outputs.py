@@ -194,7 +194,7 @@ def test_a_model_of_the_command_line_is_replaced_by_save_and_back(here):
 
 def test_a_model_of_an_earlier_version_is_read_with_its_table_and_replaced(here):
     """Version 0.1.0 had the name of the target in a file of its own."""
-    from natpn.estimators.placing import checksum
+    from natpn.model.files import checksum
 
     config = json.loads(Path("model/config.json").read_text())
     table = {key: value for key, value in config.pop("table").items() if key in ("target", "dropped")}

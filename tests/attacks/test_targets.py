@@ -6,8 +6,8 @@ from sklearn.base import clone
 
 from estimators.problems import REGRESSOR, numbers
 from natpn import NatPNRegressor, families
-from natpn.estimators.choice import automatic
-from natpn.estimators.units import Units
+from natpn.estimators.numbers import automatic
+from natpn.model.targets import Units
 
 
 @pytest.mark.parametrize("name", ["poisson", "negative_binomial"])

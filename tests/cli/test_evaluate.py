@@ -21,7 +21,7 @@ from sklearn.metrics import (
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
-from natpn.report.scores import MEANINGS, scores
+from natpn.report.scores import METRICS, scores
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def test_pieces_change_nothing_but_memory(model, classes, new, monkeypatch):
     for path, columns, target in ((model, COLUMNS[1:5], "rent"), (classes, ["area", "rent"], "district")):
         estimator = natpn.load(path)
         X, y = frame[columns], frame[target].to_numpy()
-        monkeypatch.setattr("natpn.report.scores._ROWS", 4096)
+        monkeypatch.setattr("natpn.model.fitted.PIECE", 4096)
         whole = scores(estimator, X, y, ood=X)
-        monkeypatch.setattr("natpn.report.scores._ROWS", 7)
+        monkeypatch.setattr("natpn.model.fitted.PIECE", 7)
         assert scores(estimator, X, y, ood=X) == pytest.approx(whole)
 
 
@@ -99,12 +99,12 @@ def test_every_score_has_a_meaning_and_every_meaning_a_score(model, classes, tru
         json.loads(run("evaluate", m, new, "--ood", o, "--json").stdout)
         for m, o in ((model, other), (classes, new), (truths, new))
     ]
-    assert set().union(*found) == set(MEANINGS) | {"rows", "ood_rows", "baselines"}
+    assert set().union(*found) == set(METRICS) | {"rows", "ood_rows", "baselines"}
     assert all(set(one["baselines"]) < set(one) for one in found)
-    for sentence in MEANINGS.values():
-        assert sentence.endswith(".")
+    for metric in METRICS.values():
+        assert metric.meaning.endswith(".")
     text = run("evaluate", model, new).stdout
-    assert MEANINGS["rmse"] in text
+    assert METRICS["rmse"].meaning in text
 
 
 def test_two_classes_have_auc_precision_and_recall(truths, classes, new):

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers, targets
 from natpn import NatPNClassifier, NatPNRegressor
-from natpn.estimators.conformal import Calibration
+from natpn.model.calibration import Calibration
 
 
 def simulated(rows, seed):

@@ -57,7 +57,7 @@ def test_a_distribution_has_all_that_was_promised(fitted):
     assert_array_equal(drawn, distribution.sample(3, random_state=1))
     assert np.any(drawn != distribution.sample(3, random_state=2))
     assert_allclose(distribution.evidence, np.exp(model.score_samples(X)))
-    n_prior = np.exp(model._prior_log_n)
+    n_prior = np.exp(model.model_.prior_log_n)
     assert_allclose(distribution.familiarity, distribution.evidence / (n_prior + distribution.evidence))
     assert_allclose(distribution.epistemic, -np.log(n_prior + distribution.evidence), atol=1e-12)
 
@@ -66,7 +66,7 @@ def test_far_away_the_prior_speaks(fitted):
     _, model, X, _ = fitted
     distribution = model.predict_dist(X[:1] + 1e4)
     assert distribution.familiarity < 1e-3
-    assert_allclose(distribution.epistemic, -model._prior_log_n, atol=1e-3)
+    assert_allclose(distribution.epistemic, -model.model_.prior_log_n, atol=1e-3)
     assert distribution.epistemic > np.median(model.predict_dist(X).epistemic) + 1
     assert_allclose(distribution.novelty_p, 1 / (len(model.calibration_.log_evidence) + 1))
 
@@ -240,7 +240,7 @@ def test_a_prior_is_in_the_users_units(name, chi, mean):
     y = 1e3 * y + 300 if name == "normal" else y
     model = clone(REGRESSOR).set_params(family=name, prior=(chi, 50.0)).fit(X, y)
     far = model.predict_dist(X[:1] + 1e6)
-    assert_allclose(np.exp(model._prior_log_n), 50)
+    assert_allclose(np.exp(model.model_.prior_log_n), 50)
     if name == "lognormal":
         assert_allclose(far.median(), 5e3, rtol=1e-5)
     else:

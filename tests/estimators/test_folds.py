@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers
 from natpn import NatPNRegressor, load
-from natpn.estimators.conformal import Calibration
 from natpn.estimators.rows import fold_rows
+from natpn.model.calibration import Calibration
 
 
 @pytest.mark.parametrize(("members", "share"), [(2, 0.2), (5, 0.2), (8, 1 / 8)])

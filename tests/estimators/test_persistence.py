@@ -15,8 +15,8 @@ from torch import nn
 from estimators.problems import CLASSIFIER, REGRESSOR, VECTORS, classes, numbers, targets
 from natpn import NatPNClassifier, load
 from natpn.densities import GaussianMixture
-from natpn.estimators import placing
 from natpn.families import FAMILIES
+from natpn.model import files as placing
 from natpn.network import default
 
 FIXTURES = Path(__file__).parent / "data"

@@ -9,9 +9,9 @@ from torch.testing import assert_close
 
 from estimators.problems import REGRESSOR, VECTORS, numbers, targets
 from natpn import families
-from natpn.estimators.choice import choose_family
-from natpn.estimators.units import Units
+from natpn.estimators.numbers import choose_family
 from natpn.families import FAMILIES
+from natpn.model.targets import Units
 
 NAMES = [name for name in FAMILIES if name != "categorical"]
 

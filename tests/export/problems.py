@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from natpn import NatPNClassifier, NatPNRegressor
-from natpn.export.answers import Answers
+from natpn.export.graph_module import Answers
 from natpn.families import FAMILIES
 
 rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def expected(model, rows: np.ndarray) -> dict[str, np.ndarray]:
 @torch.no_grad()
 def ask(model, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Return what the module says that is exported."""
-    answers = Answers(model)
+    answers = Answers(model.model_)
     return {n: t.numpy() for n, t in zip(answers.outputs, answers(torch.from_numpy(rows)), strict=True)}
 
 

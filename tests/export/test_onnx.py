@@ -16,7 +16,7 @@ from export.problems import ROWS, ask, assert_agree, fitted, questions, targets
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.densities import DENSITIES
 from natpn.export import export_onnx, writing
-from natpn.export.answers import describe_outputs, left_out
+from natpn.export.graph_module import describe_outputs, left_out
 from natpn.tabular import TableTransform
 
 # An export takes seconds: every density, and every way to a prediction. `test_answers` has all families.
@@ -81,12 +81,14 @@ def test_the_metadata_says_what_everything_is(directory):
     assert json.loads(found["family"]) == {"name": "categorical", "parameters": {"n_classes": 2}}
     outputs = [output.name for output in onnx.load(path).graph.output]
     assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "rows"
-    assert list(json.loads(found["outputs"])) == outputs == list(describe_outputs(fitted("categorical", "maf", 1)))
+    assert (
+        list(json.loads(found["outputs"])) == outputs == list(describe_outputs(fitted("categorical", "maf", 1).model_))
+    )
 
 
 def test_what_is_left_out_is_said(directory):
     assert any("Student's t" in sentence for sentence in exported("normal", directory)[1])
-    assert any("counts" in sentence for sentence in left_out(fitted("poisson")))
+    assert any("counts" in sentence for sentence in left_out(fitted("poisson").model_))
 
 
 def test_a_file_names_no_path_of_this_machine(directory):

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from natpn.model import Model
 from natpn.report import least, page, render
 from natpn.report.same_answer import baselines
-from natpn.report.scores import scores
+from natpn.report.scores import METRICS, scores
 
 KINDS = ["labels", "many labels", "numbers", "conformal ensemble", "lognormal", "counts", "vectors", "images"]
 SCRIPT = "<script>alert(1)</script>"
@@ -112,12 +113,16 @@ def test_the_scores_are_those_of_the_score_function(case):
     same = baselines(case.model, case.y)
     for name, value in scores(case.model, case.X, case.y, case.ood).items():
         other = f"{page.score_text(name, same[name])} " if name in same else ""
-        assert f"{page.story.NAMES[name]} {page.score_text(name, value)} {other}{page.MEANINGS[name]}" in text
+        assert f"{METRICS[name].title} {page.score_text(name, value)} {other}{METRICS[name].meaning}" in text
     assert "The baseline is the same answer for every row" in text
 
 
-def test_every_score_has_a_name():
-    assert set(page.story.NAMES) == set(page.MEANINGS)
+@pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
+def test_every_row_is_answered_once(case, monkeypatch):
+    answered, answer = [], Model._posterior
+    monkeypatch.setattr(Model, "_posterior", lambda self, x: (answered.append(len(x)), answer(self, x))[1])
+    render(case.model, case.X, case.y, ood=case.ood)
+    assert sum(answered) == len(case.X) + len(case.ood)
 
 
 @pytest.mark.parametrize("case", ["vectors"], indirect=True)
@@ -140,7 +145,7 @@ def test_images_have_no_columns_to_point_at(case):
 def test_the_least_known_row_comes_first_with_its_unusual_column(case):
     X = case.X.copy()
     X.loc[X.index[41], "$x_1$ & more"] = -1234.5
-    rows = page.least_trusted(case.model, X, page.collect(case.model, X, case.y))
+    rows = page.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
     assert (rows[0].number, rows[0].column, rows[0].value, rows[0].alone) == (42, "$x_1$ & more", "−1,234", True)
     X.loc[X.index[7], "colour"] = "never seen"
     column, value, usual, alone = least._unusual(case.model, X[7:8], 1)[0]

@@ -133,7 +133,7 @@ def test_the_line_in_the_histogram_is_where_rows_begin_to_be_flagged(m):
     if not some.can_flag:
         assert "at least 20 are needed" in story.familiarity(some)[0]
         return
-    from natpn.estimators.conformal import Calibration
+    from natpn.model.calibration import Calibration
 
     line = figures.alarm(held_out)
     below, at = Calibration(held_out).novelty_p(np.array([np.nextafter(line, -9), line]))

@@ -96,7 +96,7 @@ def fit(
       natpn fit flats.csv --target rent --drop id --out rent
       torchrun --nproc-per-node 4 -m natpn.cli fit big.parquet --target rent --out rent
     """
-    from natpn.estimators.choice import choose_family
+    from natpn.estimators.numbers import choose_family
 
     if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")

@@ -57,7 +57,7 @@ def check_place(out: str, *inputs: str) -> None:
         Problem: If its directory cannot be written.
         ValueError: If something else is there, or it is, holds or lies in what is read.
     """
-    from natpn.estimators.placing import check
+    from natpn.model.files import check
 
     try:
         check(out, *map(as_input, inputs))
@@ -87,7 +87,7 @@ def check_model(path: str) -> None:
     Raises:
         Problem: With what is there instead.
     """
-    from natpn.estimators.placing import find
+    from natpn.model.files import find
 
     if find(path) is not None:
         return
@@ -105,8 +105,8 @@ def load(path: str) -> Saved:
         Problem: If there is none, it is damaged, or it does not take tables.
     """
     check_model(path)
-    from natpn.estimators.inputs import TableInputs
     from natpn.estimators.loading import load_with_table
+    from natpn.model import TableInputs
 
     try:
         model, table = load_with_table(path)

@@ -38,13 +38,13 @@ def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) ->
         model: The model.
     """
     from natpn.report.same_answer import baseline_words
-    from natpn.report.scores import MEANINGS
+    from natpn.report.scores import METRICS
 
     width = max(map(len, scores))
     yield f"  {'':<{width}}  {'model':>10}  {'baseline':>10}"
     for name, value in scores.items():
         other = f"{same[name]:.4g}" if name in same else ""
-        yield f"  {name:<{width}}  {value:>10.4g}  {other:>10}  {MEANINGS[name]}"
+        yield f"  {name:<{width}}  {value:>10.4g}  {other:>10}  {METRICS[name].meaning}"
     yield f"  The baseline is the same answer for every row: {baseline_words(model)}."
     if "precision" in scores:
         yield f"  Of the two classes, {str(model.classes_[1])!r} is the second."

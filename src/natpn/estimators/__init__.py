@@ -2,7 +2,7 @@
 
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.loading import load
-from natpn.estimators.prediction import ClassDistribution, PredictiveDistribution
 from natpn.estimators.regressor import NatPNRegressor
+from natpn.model import ClassDistribution, PredictiveDistribution
 
 __all__ = ["ClassDistribution", "NatPNClassifier", "NatPNRegressor", "PredictiveDistribution", "load"]

@@ -13,11 +13,10 @@ from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.evidence import Evidence
 from natpn.families import Family
+from natpn.model import Network
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
 from natpn.network.default import ACTIVATION
 from natpn.training import Paper, Scheme
-
-Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
 _DEFAULTS = {1: "tabular", 3: "image"}  # by the number of dimensions of an input
 

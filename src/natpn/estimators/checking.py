@@ -15,9 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.building import Network
-from natpn.estimators.inputs import ArrayInputs, TableInputs
-from natpn.estimators.numbers import NumberTargets
+from natpn.model import ArrayInputs, Labels, Network, TableInputs, Units
 
 _LARGEST = 2**53
 _LABEL_BYTES = 2**26
@@ -54,12 +52,16 @@ def check_config(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     _check_tensors(tensors)
 
 
-def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation: str) -> Network:
+def build_network(
+    model: NatPNEstimator, tensors: dict[str, Tensor], n_rows: int, size: int, activation: str
+) -> Network:
     """Return the network that a model describes, with the weights that were saved.
 
     Args:
-        model: The model, all but its network.
+        model: The estimator, with its inputs and targets.
         tensors: What was saved.
+        n_rows: How many rows it was trained on.
+        size: How many networks it has.
         activation: Of the default encoder for tables.
 
     Raises:
@@ -67,7 +69,7 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation:
     """
     _check_model(model)
     state = {name.removeprefix("network."): t for name, t in tensors.items() if name.startswith("network.")}
-    size, latent_dim = model.n_networks_, int(model.latent_dim)
+    latent_dim = int(model.latent_dim)
     members = {match[1] for name in state if (match := re.match(r"members\.(\d+)\.", name))}
     if members != ({str(i) for i in range(size)} if size > 1 else set()):
         raise _damaged(f"n_networks is {size}, but the tensors are of {len(members) or 1} members")
@@ -78,7 +80,7 @@ def build_network(model: NatPNEstimator, tensors: dict[str, Tensor], activation:
             f"{tuple(decoder.shape)}"
         )
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
-        network = model._build(model.n_rows_, 0, activation, _knots(state))
+        network = model._build(n_rows, 0, size, activation, _knots(state))
     expected = network.state_dict()
     for name, tensor in state.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():
@@ -174,12 +176,13 @@ def _check_model(model: NatPNEstimator) -> None:
             _whole("the shape of inputs", size)
         _check_numbers("the mean of inputs", inputs.mean, inputs.shape)
         _check_numbers("the scale of inputs", inputs.scale, inputs.shape, positive=True)
-    if isinstance(model, NumberTargets):
-        shape = (prod(model.family_.support.event_shape),)
-        _check_numbers("the location of targets", model.units_.location, shape)
-        _check_numbers("the scale of targets", model.units_.scale, shape, positive=True)
-    elif len(model.classes_) != model.family_.n_statistics:
-        raise _damaged(f"classes: there are {len(model.classes_)} labels for {model.family_!r}")
+    targets = model.targets_
+    if isinstance(targets, Units):
+        shape = (prod(targets.family.support.event_shape),)
+        _check_numbers("the location of targets", targets.location, shape)
+        _check_numbers("the scale of targets", targets.scale, shape, positive=True)
+    elif isinstance(targets, Labels) and len(targets.classes) != targets.family.n_statistics:
+        raise _damaged(f"classes: there are {len(targets.classes)} labels for {targets.family!r}")
 
 
 def _check_numbers(what: str, numbers: Any, shape: tuple[int, ...], positive: bool = False) -> None:

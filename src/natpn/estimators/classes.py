@@ -7,17 +7,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
-from torch import Tensor, from_numpy
 
-from natpn import families
+from natpn.estimators.arrays import read_targets
 from natpn.estimators.data import DataEstimator, Floats
-from natpn.estimators.predictive import ClassPredictive, Predictive, encode_labels
-from natpn.estimators.targets import read_targets
+from natpn.model import Labels
+from natpn.model.answers import ClassPredictive, encode_labels
 
 
 class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
     """An estimator of classes."""
 
+    # Set by fit.
+    targets_: Labels
     classes_: NDArray[Any]
 
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
@@ -46,21 +47,8 @@ class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
     def _encode_targets(self, y: Any) -> Floats:
         return encode_labels(column_or_1d(read_targets(y)), self.classes_).astype(float)
 
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        self.family_ = families.get("categorical", n_classes=len(self.classes_))
-
-    def _standardise(self, y: Floats) -> Tensor:
-        return from_numpy(y.astype(np.float32))
-
-    def _labels(self, y: Floats) -> NDArray[Any]:
-        labels: NDArray[Any] = self.classes_[y.astype(np.int64)]
-        return labels
-
-    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
-        """Return `prediction`, and `p_` with the label behind it for each class."""
-        p = distribution.mean()
-        found = {"prediction": self.classes_[p.argmax(1)]}
-        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes_)}
+    def _learn_targets(self, y: Floats, weight: Floats) -> Labels:
+        return Labels.of(self.classes_)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable label of each row."""
@@ -70,7 +58,7 @@ class ClassTargets(ClassifierMixin, DataEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class, (rows, classes)."""
-        return np.concatenate([part.mean() for part in self._answers(X)])
+        return np.concatenate([part.mean() for part in self.answers(X)])
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the probability of each class."""

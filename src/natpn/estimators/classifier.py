@@ -1,13 +1,7 @@
 """The classifier."""
 
-from typing import Any
-
-from torch import Tensor
-
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.classes import ClassTargets
-from natpn.estimators.prediction import ClassDistribution
-from natpn.families import Posterior
 
 
 class NatPNClassifier(ClassTargets, NatPNEstimator):
@@ -57,6 +51,3 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
         >>> bool(familiar > 0.9), bool(far < 0.1)
         (True, True)
     """
-
-    def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> ClassDistribution:
-        return ClassDistribution(self.classes_, posterior, log_evidence, self._prior_log_n, self.calibration_)

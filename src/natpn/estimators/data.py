@@ -1,24 +1,29 @@
 """Inputs and targets of a fit → tensors: read, checked, weighted, in order, and divided into training and the rest."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_feature_names, validate_data
+from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from natpn.encoders.base import EncoderChoice
-from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs, as_array, n_rows, read_dataset, take
-from natpn.estimators.predictive import Predictive
 from natpn.estimators.rows import Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
+from natpn.model import ArrayInputs, Inputs, TableInputs, Targets
+from natpn.model.answers import Predictive
+from natpn.model.inputs import as_array, n_rows, read_dataset, take
+from natpn.tabular.frames import is_pandas
 
 Floats = NDArray[np.float64]
 Tensors = tuple[Tensor, Tensor, Tensor]
@@ -51,6 +56,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     # Set by fit.
     inputs_: Inputs
+    targets_: Targets
     family_: Family
     n_features_in_: int
     n_rows_: int
@@ -68,28 +74,16 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return further targets as numbers."""
 
     @abstractmethod
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        """Set `family_`, and the units of targets if it has any."""
+    def _learn_targets(self, y: Floats, weight: Floats) -> Targets:
+        """Return what targets are, from those of training."""
 
     @abstractmethod
-    def _standardise(self, y: Floats) -> Tensor:
-        """Return targets as training sees them."""
-
-    @abstractmethod
-    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
-        """Return the first columns of a prediction frame."""
-
-    @abstractmethod
-    def _answers(self, X: Any) -> Iterator[Predictive]:
-        """Yield predictive distributions piece by piece."""
+    def answers(self, X: Any) -> Iterator[Predictive]:
+        """Yield the predictive distributions of rows, in pieces of a few thousand, whatever the length of X."""
 
     @abstractmethod
     def predict_dist(self, X: Any) -> Any:
         """Return the predictive distribution of each row, with its uncertainties."""
-
-    def _labels(self, y: Floats) -> NDArray[Any]:
-        """Return targets as the user knows them."""
-        return y
 
     @abstractmethod
     def _check_parameters(self) -> None:
@@ -164,8 +158,10 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self.held_out_ = np.zeros(0, np.intp)
             rows = self.inputs_.fit(X).transform(X)
             rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
-        self._set_family(y[split.train], weight[split.train])
-        inputs, targets, weights = torch.from_numpy(rows), self._standardise(y), torch.from_numpy(weight).float()
+        self.targets_ = self._learn_targets(y[split.train], weight[split.train])
+        self.family_ = self.targets_.family
+        inputs, targets = torch.from_numpy(rows), self.targets_.standardise(y)
+        weights = torch.from_numpy(weight).float()
         train, validation, calibration = map(torch.from_numpy, (split.train, split.validation, split.calibration))
         return Prepared(
             (inputs[train], targets[train], weights[train]),
@@ -253,6 +249,26 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         weight = np.concatenate([weight, np.ones(len(extra))])
         return np.concatenate([rows, extra]), np.concatenate([y, y_extra]), weight, split
 
+    # Answering.
+
+    def _rows(self, X: Any) -> Any:
+        """Return rows that may be answered.
+
+        Raises:
+            NotFittedError: Before a fit.
+            ValueError: If they have other columns than those of training.
+        """
+        check_is_fitted(self)
+        return self._checked(X, reset=False)
+
+    def predict_frame(self, X: Any, coverage: float = 0.9) -> Any:
+        """Return predictions and uncertainties in named columns, in the frame library that X came in.
+
+        A row counts as novel if its `novelty_p` is below 0.05. For arrays the frame is pandas', polars' or pyarrow's,
+        whichever is installed.
+        """
+        return make_frame(self.predict_dist(X).columns(coverage), X)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
@@ -261,3 +277,38 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.non_deterministic = False
         return tags
+
+
+def make_frame(columns: dict[str, NDArray[Any]], like: Any) -> Any:
+    """Return a frame of the library of `like`, with its index if it has one.
+
+    Args:
+        columns: The columns.
+        like: A data frame; for anything else pandas, polars or pyarrow is used, whichever is installed.
+
+    Raises:
+        ImportError: If there is no library to make a frame with.
+    """
+    if is_pandas(like):
+        return sys.modules["pandas"].DataFrame(_plain(columns), index=like.index)
+    frame = nw.from_native(like, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        made = nw.from_dict(_plain(columns), backend=frame.implementation)
+        return _with_index(made.to_native(), like)
+    for library in ("pandas", "polars", "pyarrow"):
+        if find_spec(library):
+            return nw.from_dict(_plain(columns), backend=library).to_native()
+    raise ImportError("predict_frame needs pandas, polars or pyarrow: pip install pandas")
+
+
+def _with_index(made: Any, like: Any) -> Any:
+    if hasattr(made, "index") and hasattr(like, "index"):
+        made.index = like.index
+    return made
+
+
+def _plain(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    return {
+        name: values.tolist() if values.dtype.kind in "OU" else np.ascontiguousarray(values)
+        for name, values in columns.items()
+    }

@@ -13,11 +13,10 @@ from natpn import families
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.checking import build_network, check_config
 from natpn.estimators.classifier import NatPNClassifier
-from natpn.estimators.conformal import Calibration
-from natpn.estimators.inputs import KINDS
-from natpn.estimators.placing import SCHEMA, read
 from natpn.estimators.regressor import NatPNRegressor
-from natpn.estimators.units import Units
+from natpn.model import Calibration, Labels, Model, Units
+from natpn.model.files import SCHEMA, read
+from natpn.model.inputs import KINDS
 
 CLASSES: dict[str, type[NatPNEstimator]] = {kind.__name__: kind for kind in (NatPNClassifier, NatPNRegressor)}
 
@@ -63,22 +62,18 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
     model = CLASSES[config["class"]](**parameters)
     inputs = dict(config["inputs"])
     model.inputs_ = KINDS[inputs.pop("kind")].from_config(inputs)
-    model.family_ = families.get(config["family"]["name"], **config["family"]["parameters"])
-    model.n_features_in_, model.n_rows_ = config["n_features_in"], config["n_rows"]
-    model.n_networks_ = config["n_networks"]
+    family = families.get(config["family"]["name"], **config["family"]["parameters"])
+    targets = Labels if isinstance(model, NatPNClassifier) else Units
+    model.targets_ = targets.from_config(family, config[targets.key])
+    model.family_, model.n_features_in_, model.n_rows_ = family, config["n_features_in"], config["n_rows"]
+    if isinstance(model, NatPNClassifier):
+        model.classes_ = model.targets_.classes
     if config["feature_names_in"]:
         model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
-    model.history_ = config["history"]
-    if isinstance(model, NatPNRegressor):
-        model.units_ = Units.from_config(model.family_, config["units"])
-    if isinstance(model, NatPNClassifier):
-        model.classes_ = np.array(config["classes"]["labels"], dtype=config["classes"]["dtype"])
-    model.network_ = build_network(model, tensors, config["activation"])
-    model._finish()
+    network = build_network(model, tensors, config["n_rows"], config["n_networks"], config["activation"])
     scores = tensors.get("calibration.scores")
-    model.calibration_ = Calibration(
-        tensors["calibration.log_evidence"].numpy(), None if scores is None else scores.numpy()
-    )
+    calibration = Calibration(tensors["calibration.log_evidence"].numpy(), None if scores is None else scores.numpy())
+    model.model_ = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], calibration)
     return model
 
 

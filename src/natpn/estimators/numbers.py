@@ -7,14 +7,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_array, column_or_1d
-from torch import Tensor
 
-from natpn.estimators.choice import choose_family
+from natpn import families
+from natpn.estimators.arrays import read_numbers
 from natpn.estimators.data import DataEstimator, Floats
-from natpn.estimators.predictive import Predictive
-from natpn.estimators.targets import read_numbers
-from natpn.estimators.units import Units
-from natpn.families import Family, has_vectors
+from natpn.families import FAMILIES, Family, has_vectors
+from natpn.model import Units
 
 
 class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
@@ -25,7 +23,12 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     verbose: int
 
     # Set by fit.
-    units_: Units
+    targets_: Units
+
+    @property
+    def units_(self) -> Units:
+        """Location and scale of the targets."""
+        return self.targets_
 
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
         values = self._numbers(y, warn=True)
@@ -54,28 +57,15 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     def _check_support(self, y: Floats) -> None:
         self.family_.support.check(torch.tensor(y))
 
-    def _set_family(self, y: Floats, weight: Floats | None) -> None:
-        self.units_ = Units.of(self.family_, y, weight)
-        reached = self.family_.largest_mean(self._standardise(y))
+    def _learn_targets(self, y: Floats, weight: Floats) -> Units:
+        units = Units.of(self.family_, y, weight)
+        reached = self.family_.largest_mean(units.standardise(y))
         if reached is not None:
             raise ValueError(
                 f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
                 f"{y.max():.4g}: choose family='lognormal' or 'normal'"
             )
-
-    def _standardise(self, y: Floats) -> Tensor:
-        return self.units_.standardise(y)
-
-    def _express(self, chi: Tensor) -> Tensor:
-        return self.units_.express(chi)
-
-    def frame_columns(self, distribution: Predictive, coverage: float) -> dict[str, NDArray[Any]]:
-        """Return `prediction`, `lower` and `upper`; for vectors `prediction_0` and so on."""
-        centre = distribution.centre()
-        if centre.ndim == 2:
-            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
-        lower, upper = distribution.interval(coverage).T
-        return {"prediction": centre, "lower": lower, "upper": upper}
+        return units
 
     def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
         """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
@@ -85,8 +75,8 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         mean is in counts if every training row had as many trials, and else in shares.
         """
         if not return_std:
-            return np.concatenate([part.centre() for part in self._answers(X)])
-        parts = [(part.centre(), part.spread()) for part in self._answers(X)]
+            return np.concatenate([part.centre() for part in self.answers(X)])
+        parts = [(part.centre(), part.spread()) for part in self.answers(X)]
         return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
@@ -98,14 +88,52 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
         """Return quantiles, (rows, k) for k levels, (rows,) for one number."""
-        return np.concatenate([part.quantile(q) for part in self._answers(X)])
+        return np.concatenate([part.quantile(q) for part in self.answers(X)])
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
         """Return intervals that hold the target with the given probability, (rows, 2)."""
-        return np.concatenate([part.interval(coverage) for part in self._answers(X)])
+        return np.concatenate([part.interval(coverage) for part in self.answers(X)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = self.family == "auto" or has_vectors(self.family)
         tags.target_tags.single_output = not tags.target_tags.multi_output or self.family == "auto"
         return tags
+
+
+def choose_family(family: str | Family, y: Floats) -> Family:
+    """Return the family for targets.
+
+    Args:
+        family: A family, the name of one, or "auto".
+        y: The targets, one or two dimensions.
+
+    Raises:
+        ValueError: If there is no such family, or its targets have another shape.
+    """
+    if isinstance(family, Family):
+        chosen = family
+    elif isinstance(family, str):
+        chosen = _by_name(automatic(y) if family == "auto" else family, y)
+    else:
+        raise ValueError(f"family: expected a name, a Family or 'auto', got {family!r}")
+    wanted = len(chosen.support.event_shape) + 1
+    if y.ndim != wanted:
+        raise ValueError(
+            f"y: {chosen!r} predicts {'vectors' if wanted == 2 else 'single numbers'}, so y should be {wanted}-d, got "
+            f"shape {y.shape}"
+        )
+    return chosen
+
+
+def automatic(y: Floats) -> str:
+    """Return the name of the family that suits the targets best, as families say themselves (`Family.suited`)."""
+    grades = {name: grade for name, kind in FAMILIES.items() if (grade := kind.suited(y)) is not None}
+    return max(grades, key=lambda name: grades[name])
+
+
+def _by_name(name: str, y: Floats) -> Family:
+    kind = FAMILIES.get(name)
+    if kind is not None and kind.is_classes:
+        raise ValueError(f"family: classes are for NatPNClassifier, got {name!r}")
+    return families.get(name, **({} if kind is None else kind.parameters(y)))

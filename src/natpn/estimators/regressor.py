@@ -1,11 +1,9 @@
 """The regressor, for every family of numbers and vectors."""
 
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from natpn import families
 from natpn.densities import Density
@@ -14,9 +12,9 @@ from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.building import is_paper
 from natpn.estimators.data import Floats
 from natpn.estimators.numbers import NumberTargets
-from natpn.estimators.prediction import PredictiveDistribution
 from natpn.evidence import Evidence
-from natpn.families import Family, Posterior
+from natpn.families import Family
+from natpn.model import Model
 from natpn.training import Scheme
 
 
@@ -127,18 +125,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         wider = chosen.wider if self.family == "auto" else None
         return (chosen if wider is None else families.get(wider)).opened()
 
-    def _set_fitted_family(self, family: Family) -> None:
-        super()._set_fitted_family(family)
-        self.units_ = replace(self.units_, family=family)
+    def _set_model(self, model: Model) -> None:
+        super()._set_model(model)
         if self.family == "auto" and self.verbose:
-            print(f"family: {family!r}, for {family.suits}")
-
-    def _distribution(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
-        restored = self._restored(posterior, self.units_.restore(posterior.mean_statistics))
-        return PredictiveDistribution(
-            restored,
-            log_evidence,
-            self._prior_log_n,
-            self.calibration_,
-            self.units_.trials,
-        )
+            print(f"family: {self.family_!r}, for {self.family_.suits}")

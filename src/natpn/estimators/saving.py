@@ -1,7 +1,7 @@
 """Writing models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
 
 `config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and what
-is known about the table that the model was fitted on. `natpn.estimators.placing` puts both files in their place.
+is known about the table that the model was fitted on. `natpn.model.files` puts both files in their place.
 """
 
 import os
@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.encoders import TabularEncoder
-from natpn.estimators.placing import SCHEMA, write
 from natpn.evidence import Evidence
 from natpn.families import Family, name_of
+from natpn.model import Model
+from natpn.model.files import SCHEMA, write
 from natpn.network.default import ACTIVATION
 from natpn.training import Scheme
 
@@ -37,42 +38,36 @@ def save(model: Any, directory: str | PathLike[str], table: dict[str, Any] | Non
         OSError: If it cannot be written; what was there stays.
     """
     check_is_fitted(model)
-    write(directory, _config(model) | {"table": table}, save_tensors(_tensors(model)))
+    write(directory, _config(model) | {"table": table}, save_tensors(_tensors(model.model_)))
 
 
-def _config(model: Any) -> dict[str, Any]:
-    config = {
+def _config(estimator: Any) -> dict[str, Any]:
+    model: Model = estimator.model_
+    return {
         "schema": SCHEMA,
         "natpn": version("natpn"),
-        "class": type(model).__name__,
-        "parameters": {name: _plain(name, value) for name, value in model.get_params(deep=False).items()},
-        "inputs": {"kind": model.inputs_.kind, **model.inputs_.to_config()},
-        "family": _family(model.family_),
-        "activation": _activation(model.network_),
-        "n_networks": model.n_networks_,
-        "n_rows": model.n_rows_,
-        "n_features_in": model.n_features_in_,
-        "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,
-        "history": model.history_[-1:],
+        "class": type(estimator).__name__,
+        "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "inputs": {"kind": model.inputs.kind, **model.inputs.to_config()},
+        "family": _family(model.family),
+        "activation": _activation(model.network),
+        "n_networks": len(model.members),
+        "n_rows": model.n_rows,
+        "n_features_in": estimator.n_features_in_,
+        "feature_names_in": getattr(estimator, "feature_names_in_", np.array([])).tolist() or None,
+        "history": model.history[-1:],
+        model.targets.key: model.targets.to_config(),
     }
-    if hasattr(model, "units_"):
-        config["units"] = model.units_.to_config()
-    if hasattr(model, "classes_"):
-        kind = model.classes_.dtype
-        config["classes"] = {"dtype": kind.str if kind.kind != "O" else "object", "labels": model.classes_.tolist()}
-        if any(not isinstance(label, (str, int, float, bool)) for label in model.classes_.tolist()):
-            raise ValueError("The labels cannot be written: expected texts, numbers or booleans")
-    return config
 
 
-def _tensors(model: Any) -> dict[str, torch.Tensor]:
-    tensors = {f"network.{name}": t.contiguous().cpu() for name, t in model.network_.state_dict().items()}
+def _tensors(model: Model) -> dict[str, torch.Tensor]:
+    tensors = {f"network.{name}": t.contiguous().cpu() for name, t in model.network.state_dict().items()}
     # Weights were trained in float32 and widened; narrowing them is exact. The prior is wide from the start.
     narrow = {k: t.float() if t.dtype == torch.float64 and "prior" not in k else t for k, t in tensors.items()}
     tensors = {k: n if torch.equal(n.to(tensors[k].dtype), tensors[k]) else tensors[k] for k, n in narrow.items()}
-    tensors["calibration.log_evidence"] = torch.from_numpy(model.calibration_.log_evidence)
-    if model.calibration_.scores is not None:
-        tensors["calibration.scores"] = torch.from_numpy(model.calibration_.scores)
+    tensors["calibration.log_evidence"] = torch.from_numpy(model.calibration.log_evidence)
+    if model.calibration.scores is not None:
+        tensors["calibration.scores"] = torch.from_numpy(model.calibration.scores)
     return tensors
 
 

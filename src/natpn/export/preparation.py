@@ -1,4 +1,4 @@
-"""Inputs in the user's units → what the network sees, as modules: `natpn.estimators.inputs` for numbers.
+"""Inputs in the user's units → what the network sees, as modules: `natpn.model.inputs` for numbers.
 
 A column whose values are numbers states its constants for the maps of `natpn.tabular.arithmetic`; the surprise is the
 sum of their events, and how far the farthest number lies beyond its range. A table with any other column is taken
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs
+from natpn.model import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import Column, TableTransform
 from natpn.tabular.beyond import HALF, SHARE, Ranges
 from natpn.tabular.moments import LIMIT

@@ -1,4 +1,4 @@
-"""Writing an estimator as one ONNX file: the graph of `natpn.export.answers`, and in its metadata what it means."""
+"""Write a model as one ONNX file: the graph of `natpn.export.graph_module`, and in its metadata what it means."""
 
 import contextlib
 import importlib
@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.inputs import TableInputs
-from natpn.export.answers import LEVELS, Answers, describe_outputs, left_out
+from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out
 from natpn.export.operators import operators
 from natpn.export.preparation import other_columns
 from natpn.families import name_of
+from natpn.model import Labels, Model, TableInputs, Units
 from natpn.outputs import Kind, check_file, replacing
 
 _EXAMPLE_ROWS = 3
@@ -52,9 +52,11 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     check_is_fitted(model)
     place = Path(path)
     _check_place(place)
-    sentences = [*_about_columns(model), *left_out(model)]
-    proto = _translate(Answers(model))
-    onnx.helper.set_model_props(proto, _metadata(model, sentences))
+    fitted = model.model_
+    sentences = [*_about_columns(fitted), *left_out(fitted)]
+    proto = _translate(Answers(fitted))
+    about = _metadata(fitted, sentences) | {"natpn": version("natpn"), "estimator": type(model).__name__}
+    onnx.helper.set_model_props(proto, about)
     content = proto.SerializeToString()
     if len(content) > _LARGEST:
         raise ValueError(f"model: it takes {len(content):,} bytes, and an ONNX file holds at most {_LARGEST:,}")
@@ -97,11 +99,11 @@ def _check_place(place: Path) -> None:
     check_file(place, ONNX)
 
 
-def _about_columns(model: NatPNEstimator) -> list[str]:
-    others = other_columns(model.inputs_)
+def _about_columns(model: Model) -> list[str]:
+    others = other_columns(model.inputs)
     if not others:
         return []
-    n = model.inputs_.shape[0]
+    n = model.inputs.shape[0]
     kinds = ", ".join(f"{column.name!r} is a {column.kind}" for column in others[:5])
     kinds = kinds + (f" and {len(others) - 5} more are none" if len(others) > 5 else "")
     return [
@@ -110,32 +112,32 @@ def _about_columns(model: NatPNEstimator) -> list[str]:
     ]
 
 
-def _metadata(model: NatPNEstimator, sentences: list[str]) -> dict[str, str]:
+def _metadata(model: Model, sentences: list[str]) -> dict[str, str]:
     """Return what the numbers mean, as texts and JSON."""
-    encoded = bool(other_columns(model.inputs_))
+    encoded = bool(other_columns(model.inputs))
     inputs: dict[str, Any] = {
         "name": "X",
         "dtype": "float64",
-        "kind": "encoded table" if encoded else model.inputs_.kind,
-        "missing": "NaN" if isinstance(model.inputs_, TableInputs) and not encoded else "not allowed",
+        "kind": "encoded table" if encoded else model.inputs.kind,
+        "missing": "NaN" if isinstance(model.inputs, TableInputs) and not encoded else "not allowed",
     }
-    if isinstance(model.inputs_, TableInputs):
-        inputs["feature_names"] = model.inputs_.table.feature_names
+    if isinstance(model.inputs, TableInputs):
+        inputs["feature_names"] = model.inputs.table.feature_names
     if encoded:
-        inputs["transform"] = model.inputs_.to_config()
+        inputs["transform"] = model.inputs.to_config()
     values: dict[str, Any] = {
         "inputs": inputs,
         "outputs": describe_outputs(model),
-        "family": {"name": name_of(model.family_), "parameters": dict(vars(model.family_))},
+        "family": {"name": name_of(model.family), "parameters": dict(vars(model.family))},
         "quantile_levels": LEVELS,
         "left_out": sentences,
     }
-    if hasattr(model, "units_"):
-        values["units"] = {"of": "all outputs are in the units of the training targets", **model.units_.to_config()}
-    if hasattr(model, "classes_"):
-        values["classes"] = model.classes_.tolist()
-    texts = {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in values.items()}
-    return {"natpn": version("natpn"), "estimator": type(model).__name__, **texts}
+    targets = model.targets
+    if isinstance(targets, Units):
+        values["units"] = {"of": "all outputs are in the units of the training targets", **targets.to_config()}
+    if isinstance(targets, Labels):
+        values["classes"] = targets.classes.tolist()
+    return {name: json.dumps(value, ensure_ascii=False, default=str) for name, value in values.items()}
 
 
 @torch.no_grad()

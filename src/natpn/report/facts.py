@@ -1,7 +1,6 @@
-"""A fitted model and rows → the arrays that figures and sentences are made of.
+"""What a model said of rows → the arrays that figures and sentences are made of.
 
-Rows are predicted in pieces, and of each piece only numbers are kept. Of more than `MAX_ROWS` rows as many are used,
-evenly spaced.
+Of more than `MAX_ROWS` rows as many are used, evenly spaced.
 """
 
 from dataclasses import dataclass
@@ -13,17 +12,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from natpn.distributions import ScalarDistribution
-from natpn.estimators import ClassDistribution, PredictiveDistribution
-from natpn.estimators.inputs import n_rows, read_dataset, take
-from natpn.estimators.predictive import encode_labels
+from natpn.model import NOVEL, Labels, Model
+from natpn.model.answers import distance_from_median
+from natpn.model.inputs import n_rows, read_dataset
+from natpn.report.scores import Judged
 
 Floats = NDArray[np.float64]
 
 MAX_ROWS = 100_000
-NOVEL = 0.05
 LEVELS = np.arange(1, 20) / 20
-_PIECE = 4096
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,7 @@ def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any]
         targets = targets[:, 0]
     if not n_rows(X) or len(targets) != n_rows(X):
         raise ValueError(f"y: expected one target a row and at least one row, got {len(targets)} for {n_rows(X)} rows")
-    if not hasattr(model, "classes_"):
+    if not model.family_.is_classes:
         targets = np.asarray(targets, np.float64)
         wrong = np.flatnonzero(~np.isfinite(targets.reshape(len(targets), -1)).all(1))
         if len(wrong):
@@ -115,55 +112,35 @@ def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any]
     return X, targets, ood
 
 
-def collect(model: Any, X: Any, y: NDArray[Any], ood: Any = None) -> Facts:
-    """Predict the rows, and compare with the targets."""
-    index = evenly(n_rows(X), MAX_ROWS)
-    classes = getattr(model, "classes_", None)
-    truth = y[index] if classes is None else encode_labels(y[index], classes).astype(np.float64)
-    pieces = []
-    for rows in _split(index):
-        part = model.predict_dist(take(X, rows))
-        pieces.append(_classes(part) if classes is not None else _numbers(part, y[rows]))
-    found = {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    scores = found.pop("score", None)
-    if ood is not None:
-        parts = [model.predict_dist(take(ood, rows)) for rows in _split(evenly(n_rows(ood), MAX_ROWS))]
-        found["ood"] = np.concatenate([part.log_evidence for part in parts])
-        found["ood_novelty_p"] = np.concatenate([part.novelty_p for part in parts])
+def collect(model: Model, judged: Judged) -> Facts:
+    """Return what a report says of rows that were judged: of many rows some, evenly spaced."""
+    n = len(judged["log_prob"])
+    index = evenly(n, MAX_ROWS)
+    known = {name: values[index] for name, values in judged.items() if not name.startswith("ood_")}
+    classes = model.targets.classes if isinstance(model.targets, Labels) else None
+    truth, prediction = (known[name] for name in (("truth", "prediction") if classes is None else ("label", "guess")))
+    scalar = "cdf" in known
+    others = evenly(len(judged.get("ood_log_evidence", ())), MAX_ROWS)
     return Facts(
-        n_given=n_rows(X),
+        n_given=n,
         index=index,
         truth=truth,
-        error=_error(truth, found["prediction"], classes is not None),
-        held_out=model.calibration_.log_evidence,
-        prior_log_n=float(model.network_.prior.log_n),
-        exact=model.calibration_.scores is not None,
-        discrete=scores is not None and model.family_.support.discrete,
+        prediction=prediction,
+        error=_error(truth, prediction, classes is not None),
+        log_evidence=known["log_evidence"],
+        familiarity=known["familiarity"],
+        novelty_p=known["novelty_p"],
+        held_out=model.calibration.log_evidence,
+        prior_log_n=model.prior_log_n,
+        exact=model.calibration.scores is not None,
+        discrete="cdf_below" in known,
         classes=classes,
-        inside=None if scores is None else _inside(scores, model),
-        **found,
+        confidence=known.get("confidence"),
+        interval=np.stack([known["lower"], known["upper"]], 1) if scalar else None,
+        inside=_inside(known, model) if scalar else None,
+        ood=judged["ood_log_evidence"][others] if len(others) else None,
+        ood_novelty_p=judged["ood_novelty_p"][others] if len(others) else None,
     )
-
-
-def _split(index: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    return [index[start : start + _PIECE] for start in range(0, len(index), _PIECE)]
-
-
-def _common(part: PredictiveDistribution) -> dict[str, Floats]:
-    return {"log_evidence": part.log_evidence, "familiarity": part.familiarity, "novelty_p": part.novelty_p}
-
-
-def _classes(part: ClassDistribution) -> dict[str, Floats]:
-    p = part.probabilities
-    return _common(part) | {"prediction": p.argmax(1).astype(np.float64), "confidence": p.max(1)}
-
-
-def _numbers(part: PredictiveDistribution, y: Floats) -> dict[str, Floats]:
-    found = _common(part) | {"prediction": part.centre()}
-    if isinstance(part.predictive, ScalarDistribution):
-        score = part.conformal_scores(y)
-        found |= {"interval": part.interval(0.9)} | ({} if score is None else {"score": score})
-    return found
 
 
 def _error(truth: Floats, prediction: Floats, classes: bool) -> Floats:
@@ -177,9 +154,10 @@ def _error(truth: Floats, prediction: Floats, classes: bool) -> Floats:
     return error
 
 
-def _inside(scores: Floats, model: Any) -> Floats:
+def _inside(known: Judged, model: Model) -> Floats:
     """Return the share of targets inside the interval of each level, as `interval` would draw it."""
-    limits = [model.calibration_.threshold(level) for level in LEVELS]
+    scores = distance_from_median(known["cdf"], known.get("cdf_below"))
+    limits = [model.calibration.threshold(level) for level in LEVELS]
     half = np.array([level / 2 if limit is None else limit for level, limit in zip(LEVELS, limits, strict=True)])
     share: Floats = (scores <= half[:, None] + 1e-12).mean(1)
     return share

@@ -18,7 +18,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from natpn.report.facts import LEVELS, NOVEL, Facts, evenly
+from natpn.model import NOVEL
+from natpn.report.facts import LEVELS, Facts, evenly
 
 Floats = NDArray[np.float64]
 

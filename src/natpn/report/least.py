@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.estimators.inputs import TableInputs, take
+from natpn.model import TableInputs
+from natpn.model.inputs import take
 from natpn.report import story
 from natpn.report.facts import Facts
 from natpn.tabular.frames import read_table

@@ -15,7 +15,7 @@ from natpn.report import figures, story
 from natpn.report.facts import Facts, collect, read
 from natpn.report.least import Row, least_trusted
 from natpn.report.same_answer import baseline_words, baselines
-from natpn.report.scores import MEANINGS, scores
+from natpn.report.scores import METRICS, judge, totals
 
 _MAX_LABELS = 12
 _CONFUSIONS = 12
@@ -72,8 +72,8 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         ValueError: If the model cannot be reported on, or the targets do not fit.
     """
     X, y, ood = read(model, X, y, ood)
-    facts = collect(model, X, y, ood)
-    found, same = scores(model, X, y, ood), baselines(model, y)
+    judged = judge(model, X, y, ood)
+    facts, found, same = collect(model.model_, judged), totals(judged), baselines(model, y)
     sections = [
         Section("model", "What is this model?", story.model(model, facts)),
         Section("scores", "How good are its predictions?", story.scores(facts), body="scores"),
@@ -88,7 +88,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         sections=sections,
         short=[s.sentences[0] for s in sections if s.name in _SHORT and s.sentences],
         scores=[
-            (story.NAMES.get(k, k), score_text(k, v), score_text(k, same[k]) if k in same else "", MEANINGS.get(k, ""))
+            (METRICS[k].title, score_text(k, v), score_text(k, same[k]) if k in same else "", METRICS[k].meaning)
             for k, v in found.items()
         ],
         baseline=baseline_words(model),
@@ -119,7 +119,7 @@ def score_text(name: str, value: float) -> str:
     """
     if not math.isfinite(value):
         return "not defined"
-    if "in %" in MEANINGS.get(name, ""):
+    if "in %" in METRICS[name].meaning:
         return f"{value:.1f} %"
     return "less than 0.0001" if 0 < value < 1e-4 else story.number(value)
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from natpn import metrics
-from natpn.estimators.predictive import encode_labels
-from natpn.estimators.units import Units
 from natpn.families import Family
+from natpn.model import Units
+from natpn.model.answers import encode_labels
 
 WORDS = {True: "the most frequent class, or the share of each", False: "the mean, or the targets' own distribution"}
 
@@ -29,14 +29,14 @@ def baselines(model: Any, y: Any) -> dict[str, float]:
     Returns:
         Scores by the names of `natpn.report.scores`, of those for which such an answer means something.
     """
-    if hasattr(model, "classes_"):
+    if model.family_.is_classes:
         return _classes(encode_labels(np.asarray(y), model.classes_), len(model.classes_))
     return _numbers(np.asarray(y, np.float64), model.family_)
 
 
 def baseline_words(model: Any) -> str:
     """Say what the same answer is."""
-    return WORDS[hasattr(model, "classes_")]
+    return WORDS[model.family_.is_classes]
 
 
 def _classes(index: NDArray[np.int64], n_classes: int) -> dict[str, float]:

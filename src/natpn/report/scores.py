@@ -1,10 +1,12 @@
 """A fitted model and rows with known targets → numbers that say how good it is, and what each of them means.
 
-The metrics are those of `natpn.metrics` and scikit-learn. Rows are predicted in pieces, and of each piece only numbers
-are kept, so a million rows need no more memory than their table.
+Rows are answered once, in pieces, and of each piece only numbers are kept (`judge`), so a million rows need no more
+memory than their table. Every score is a total over these numbers: one entry in `METRICS`, which command line and
+report read. A new score is one line there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,153 +15,289 @@ from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
-from natpn.estimators import ClassDistribution, PredictiveDistribution
-from natpn.estimators.inputs import n_rows, take
-from natpn.estimators.predictive import encode_labels
+from natpn.model import NOVEL
+from natpn.model.answers import ClassPredictive, Predictive, encode_labels
 
 Floats = NDArray[np.float64]
+Judged = Mapping[str, Floats]
+"""What a model said of rows, and what was true, by name: an array with one entry a row.
 
-MEANINGS = {
-    "accuracy": "Share of rows whose most probable label is the right one, in %.",
-    "brier": "The paper's Brier score: 100 times the mean distance of the probabilities from the truth; 0 is perfect.",
-    "brier_score": "Mean squared distance of the probabilities from the truth; 0 is perfect, 2 the worst.",
-    "expected_calibration_error": "How far the model's confidence is from how often it is right, in %; 0 is best.",
-    "auc": "Of two classes: how well rows are ranked by the probability of the second; 100 is perfect, 50 is chance.",
-    "precision": "Share of the rows predicted as the second of two classes that are of it, in %.",
-    "recall": "Share of the rows of the second of two classes that are predicted as such, in %.",
-    "rmse": "Typical error, large ones weigh more; in the unit of the target.",
-    "mae": "Mean error, all weigh the same; in the unit of the target.",
-    "r2": "Share of the target's variation that is explained; 1 is perfect, 0 no better than the mean.",
-    "negative_log_likelihood": "How surprised the predicted distribution is by the target; lower is better.",
-    "crps": "Typical distance of the predicted distribution from the target, in the target's unit; lower is better.",
-    "calibration": "How far the share of targets in predicted intervals is from what was promised, in %; 0 is best.",
-    "coverage_90": "Share of targets inside the 90 % interval, in %; 90 is right.",
-    "familiarity": "Median weight of the data in the answer: near 1 the rows are like training, near 0 unlike it.",
-    "novel": "Share of rows flagged as unlike training, in %; about 5 is right for rows like it.",
-    "ood_familiarity": "Median familiarity of the other rows; lower than that of the ordinary ones if they differ.",
-    "ood_novel": "Share of the other rows flagged as unlike training, in %; 100 if all are caught.",
-    "ood_evidence_auc_pr": "How well the evidence tells ordinary from other rows: precision-recall, 100 is perfect.",
-    "ood_evidence_auc_roc": "The same by the ROC curve: 100 is perfect, 50 is chance.",
-    "ood_aleatoric_auc_pr": "How well the predicted noise alone tells them apart: precision-recall, 100 is perfect.",
-    "ood_aleatoric_auc_roc": "The same by the ROC curve: 100 is perfect, 50 is chance.",
+Of all rows: `log_prob`, and what the model says of its knowledge (`log_evidence`, `aleatoric`, `familiarity`,
+`novelty_p`), which of other rows begin with `ood_`. Of numbers and vectors: `truth` and `prediction`. Of single numbers
+also `cdf`, `crps`, `lower` and `upper`, the ends of the 90 % interval, and for counts `cdf_below`, the probability of
+less than the truth. Of classes: the places of labels, `label` and `guess`, `right`, `confidence`, `distance` and
+`squared_distance` of the probabilities from the truth; of two classes `second`, the probability of the second.
+"""
+
+_KNOWLEDGE = ("log_evidence", "aleatoric", "familiarity", "novelty_p")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One score.
+
+    Attributes:
+        title: Its name for a person.
+        meaning: What it says, and which values are good; "in %" if it is a percentage.
+        needs: The numbers that it is made of; it is left out for rows that do not have them.
+        total: Makes one number of them.
+        of_rows: If `needs` has the metric's own name: returns that number for each row of a piece, from what the model
+            says of it and what was true; None if it has no such number.
+    """
+
+    title: str
+    meaning: str
+    needs: tuple[str, ...]
+    total: Callable[..., float]
+    of_rows: Callable[[Any, NDArray[Any]], Floats | None] | None = None
+
+
+def _percent(values: Floats) -> float:
+    return float(100 * np.mean(values))
+
+
+def _area(label: Floats, second: Floats) -> float:
+    return float(100 * roc_auc_score(label == 1, second)) if 0 < np.mean(label == 1) < 1 else np.nan
+
+
+def _share_of(rows: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Floats, Floats], float]:
+    """Return the share of some rows that are of the second class and predicted as such; NaN without such rows."""
+
+    def share(label: Floats, guess: Floats, second: Floats) -> float:
+        chosen = rows(label, guess) == 1
+        return _percent((label == guess)[chosen]) if chosen.any() else np.nan
+
+    return share
+
+
+def _if_finite(function: Callable[[Floats, Floats], float], otherwise: float) -> Callable[[Floats, Floats], float]:
+    """Let scikit-learn calculate where it can: it refuses infinite predictions, which a mean that is none is."""
+    return lambda truth, said: float(function(truth, said)) if np.isfinite(said).all() else otherwise
+
+
+def _r2(truth: Floats, prediction: Floats) -> float:
+    return float(r2_score(truth, prediction)) if len(truth) > 1 else np.nan
+
+
+def _detection(place: int, sign: int) -> Callable[[Floats, Floats], float]:
+    return lambda inside, outside: metrics.detection(sign * inside, sign * outside)[place]
+
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(
+        "Accuracy", "Share of rows whose most probable label is the right one, in %.", ("right",), _percent
+    ),
+    "brier": Metric(
+        "Brier score (norm)",
+        "The paper's Brier score: 100 times the mean distance of the probabilities from the truth; 0 is perfect.",
+        ("distance",),
+        _percent,
+    ),
+    "brier_score": Metric(
+        "Brier score",
+        "Mean squared distance of the probabilities from the truth; 0 is perfect, 2 the worst.",
+        ("squared_distance",),
+        np.mean,
+    ),
+    "expected_calibration_error": Metric(
+        "Calibration error",
+        "How far the model's confidence is from how often it is right, in %; 0 is best.",
+        ("right", "confidence"),
+        metrics.expected_calibration_error,
+    ),
+    "auc": Metric(
+        "Area under the ROC curve",
+        "Of two classes: how well rows are ranked by the probability of the second; 100 is perfect, 50 is chance.",
+        ("label", "second"),
+        _area,
+    ),
+    "precision": Metric(
+        "Precision",
+        "Share of the rows predicted as the second of two classes that are of it, in %.",
+        ("label", "guess", "second"),
+        _share_of(lambda label, guess: guess),
+    ),
+    "recall": Metric(
+        "Recall",
+        "Share of the rows of the second of two classes that are predicted as such, in %.",
+        ("label", "guess", "second"),
+        _share_of(lambda label, guess: label),
+    ),
+    "rmse": Metric(
+        "Root mean squared error",
+        "Typical error, large ones weigh more; in the unit of the target.",
+        ("truth", "prediction"),
+        metrics.rmse,
+    ),
+    "mae": Metric(
+        "Mean absolute error",
+        "Mean error, all weigh the same; in the unit of the target.",
+        ("truth", "prediction"),
+        _if_finite(mean_absolute_error, np.inf),
+    ),
+    "r2": Metric(
+        "R²",
+        "Share of the target's variation that is explained; 1 is perfect, 0 no better than the mean.",
+        ("truth", "prediction"),
+        _if_finite(_r2, np.nan),
+    ),
+    "negative_log_likelihood": Metric(
+        "Negative log-likelihood",
+        "How surprised the predicted distribution is by the target; lower is better.",
+        ("log_prob",),
+        metrics.negative_log_likelihood,
+    ),
+    "crps": Metric(
+        "CRPS",
+        "Typical distance of the predicted distribution from the target, in the target's unit; lower is better.",
+        ("crps",),
+        np.mean,
+    ),
+    "calibration": Metric(
+        "Quantile calibration",
+        "How far the share of targets in predicted intervals is from what was promised, in %; 0 is best.",
+        ("cdf",),
+        lambda cdf: metrics.quantile_calibration(np.clip(cdf, 0, 1)),
+    ),
+    "coverage_90": Metric(
+        "Coverage of the 90 % interval",
+        "Share of targets inside the 90 % interval, in %; 90 is right.",
+        ("truth", "lower", "upper"),
+        lambda truth, lower, upper: _percent((lower <= truth) & (truth <= upper)),
+    ),
+    "familiarity": Metric(
+        "Familiarity",
+        "Median weight of the data in the answer: near 1 the rows are like training, near 0 unlike it.",
+        ("familiarity",),
+        np.median,
+    ),
+    "novel": Metric(
+        "Flagged as novel",
+        "Share of rows flagged as unlike training, in %; about 5 is right for rows like it.",
+        ("novelty_p",),
+        lambda p: _percent(p < NOVEL),
+    ),
+    "ood_familiarity": Metric(
+        "Familiarity, other rows",
+        "Median familiarity of the other rows; lower than that of the ordinary ones if they differ.",
+        ("ood_familiarity",),
+        np.median,
+    ),
+    "ood_novel": Metric(
+        "Flagged as novel, other rows",
+        "Share of the other rows flagged as unlike training, in %; 100 if all are caught.",
+        ("ood_novelty_p",),
+        lambda p: _percent(p < NOVEL),
+    ),
+    "ood_evidence_auc_pr": Metric(
+        "Other rows told by evidence, AUC-PR",
+        "How well the evidence tells ordinary from other rows: precision-recall, 100 is perfect.",
+        ("log_evidence", "ood_log_evidence"),
+        _detection(0, 1),
+    ),
+    "ood_evidence_auc_roc": Metric(
+        "Other rows told by evidence, AUC-ROC",
+        "The same by the ROC curve: 100 is perfect, 50 is chance.",
+        ("log_evidence", "ood_log_evidence"),
+        _detection(1, 1),
+    ),
+    "ood_aleatoric_auc_pr": Metric(
+        "Other rows told by noise, AUC-PR",
+        "How well the predicted noise alone tells them apart: precision-recall, 100 is perfect.",
+        ("aleatoric", "ood_aleatoric"),
+        _detection(0, -1),
+    ),
+    "ood_aleatoric_auc_roc": Metric(
+        "Other rows told by noise, AUC-ROC",
+        "The same by the ROC curve: 100 is perfect, 50 is chance.",
+        ("aleatoric", "ood_aleatoric"),
+        _detection(1, -1),
+    ),
 }
-_ROWS = 4096
-_NOVEL = 0.05
 
 
 def scores(model: Any, X: Any, y: Any, ood: Any = None) -> dict[str, float]:
     """Score a fitted model.
 
     Args:
-        model: A fitted `NatPNClassifier` or `NatPNRegressor`.
+        model: A fitted estimator.
         X: Rows.
         y: Their targets.
         ood: Rows that are unlike training, to see whether the model notices.
 
     Returns:
-        Scores by name, in the order of `MEANINGS`, which says what they mean.
+        Scores by name, in the order of `METRICS`, which says what they mean.
     """
-    found = _classes(model, X, y) if hasattr(model, "classes_") else _numbers(model, X, y)
-    inside = found.pop("rows")
-    result = {name: float(value) for name, value in found.items()} | _familiarity(inside)
+    return totals(judge(model, X, y, ood))
+
+
+def totals(judged: Judged) -> dict[str, float]:
+    """Return the scores of rows that were judged, by name."""
+    return {
+        name: float(metric.total(*(judged[column] for column in metric.needs)))
+        for name, metric in METRICS.items()
+        if all(column in judged for column in metric.needs)
+    }
+
+
+def judge(model: Any, X: Any, y: Any, ood: Any = None) -> Judged:
+    """Answer rows once, and compare with the targets.
+
+    Args:
+        model: A fitted estimator.
+        X: Rows.
+        y: Their targets, in the form in which the model was given them.
+        ood: Rows that are unlike training.
+    """
+    targets = np.asarray(y)
+    found, start = [], 0
+    for part in model.answers(X):
+        truth = targets[start : start + len(part)]
+        own = {name: metric.of_rows(part, truth) for name, metric in METRICS.items() if metric.of_rows is not None}
+        numbers = {name: values for name, values in own.items() if values is not None}
+        found.append(_compare(part, truth) | _knowledge(part) | numbers)
+        start += len(part)
+    judged = _concatenated(found)
     if ood is not None:
-        outside = _concatenated(_row_numbers(part) for part, _ in _parts(model, ood))
-        result |= {f"ood_{name}": value for name, value in _familiarity(outside).items()}
-        for name, sign in (("evidence", 1), ("aleatoric", -1)):
-            areas = metrics.detection(sign * inside[name], sign * outside[name])
-            result |= {f"ood_{name}_auc_pr": areas[0], f"ood_{name}_auc_roc": areas[1]}
-    return result
+        others = _concatenated([_knowledge(part) for part in model.answers(ood)])
+        judged |= {f"ood_{name}": values for name, values in others.items()}
+    return judged
 
 
-def _parts(model: Any, X: Any) -> Iterator[tuple[PredictiveDistribution, slice]]:
-    for start in range(0, n_rows(X), _ROWS):
-        rows = slice(start, min(start + _ROWS, n_rows(X)))
-        yield model.predict_dist(take(X, rows)), rows
+def _concatenated(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _row_numbers(part: PredictiveDistribution) -> dict[str, Floats]:
-    return {
-        "evidence": part.log_evidence,
-        "aleatoric": part.aleatoric,
-        "familiarity": part.familiarity,
-        "novelty_p": part.novelty_p,
-    }
+def _knowledge(part: Predictive) -> dict[str, Floats]:
+    return {name: getattr(part, name) for name in _KNOWLEDGE if hasattr(part, name)}
 
 
-def _concatenated(parts: Iterator[dict[str, Floats]]) -> dict[str, Floats]:
-    collected = list(parts)
-    return {name: np.concatenate([part[name] for part in collected]) for name in collected[0]}
-
-
-def _familiarity(rows: dict[str, Floats]) -> dict[str, float]:
-    return {
-        "familiarity": float(np.median(rows["familiarity"])),
-        "novel": float(100 * np.mean(rows["novelty_p"] < _NOVEL)),
-    }
-
-
-def _classes(model: Any, X: Any, y: Any) -> dict[str, Any]:
-    index = encode_labels(np.asarray(y), model.classes_)
-    sums = {"accuracy": 0.0, "brier": 0.0, "brier_score": 0.0}
-
-    def pieces() -> Iterator[dict[str, Floats]]:
-        for part, rows in _parts(model, X):
-            if not isinstance(part, ClassDistribution):
-                raise ValueError(f"model: expected a distribution over classes, got {part!r}")
-            p = part.probabilities
-            weight = len(part) / n_rows(X)
-            sums["accuracy"] += weight * metrics.accuracy(index[rows], p)
-            sums["brier"] += weight * metrics.brier_norm(index[rows], p)
-            sums["brier_score"] += weight * metrics.brier_score(index[rows], p)
-            log_p = part.log_prob(np.asarray(y)[rows])
-            own = {"log_prob": log_p, "sure": p.max(1), "right": p.argmax(1) == index[rows], "last": p[:, -1]}
-            yield _row_numbers(part) | own
-
-    rows = _concatenated(pieces())
-    right, last = rows.pop("right"), rows.pop("last")
-    found = sums | {
-        "expected_calibration_error": metrics.expected_calibration_error(right, rows.pop("sure")),
-        "negative_log_likelihood": metrics.negative_log_likelihood(rows.pop("log_prob")),
-    }
-    return found | (_second(index == 1, right, last) if len(model.classes_) == 2 else {}) | {"rows": rows}
-
-
-def _second(truth: NDArray[np.bool_], right: Floats, probability: Floats) -> dict[str, float]:
-    """Return how well the second of two classes is found; NaN where there are no such rows."""
-    predicted = truth == right
-    hits = np.sum(truth & predicted)
-    return {
-        "auc": 100 * roc_auc_score(truth, probability) if 0 < truth.mean() < 1 else np.nan,
-        "precision": 100 * hits / predicted.sum() if predicted.any() else np.nan,
-        "recall": 100 * hits / truth.sum() if truth.any() else np.nan,
-    }
-
-
-def _numbers(model: Any, X: Any, y: Any) -> dict[str, Any]:
+def _compare(part: Predictive, y: NDArray[Any]) -> dict[str, Floats]:
+    if isinstance(part, ClassPredictive):
+        return _compare_classes(part, y)
     truth = np.asarray(y, np.float64)
+    found = {"truth": truth, "prediction": part.centre(), "log_prob": part.log_prob(truth)}
+    if isinstance(part.predictive, ScalarDistribution):
+        lower, upper = part.interval(0.9).T
+        found |= {"cdf": part.cdf(truth), "lower": lower, "upper": upper}
+        found["crps"] = metrics.crps_of_rows(truth, part.equally_likely())
+        if part.predictive.target.discrete:
+            found["cdf_below"] = part.cdf(truth - 1)
+    return found
 
-    def pieces() -> Iterator[dict[str, Floats]]:
-        for part, rows in _parts(model, X):
-            found = {"prediction": part.centre(), "log_prob": part.log_prob(truth[rows])}
-            if isinstance(part.predictive, ScalarDistribution):
-                score = metrics.crps(truth[rows], part.equally_likely())
-                found["crps"] = np.full(len(part), score)  # the mean of this piece, for each of its rows
-                low, high = part.interval(0.9).T
-                found |= {"cdf": part.cdf(truth[rows]), "inside": (low <= truth[rows]) & (truth[rows] <= high)}
-            yield found | _row_numbers(part)
 
-    rows = _concatenated(pieces())
+def _compare_classes(part: ClassPredictive, y: NDArray[Any]) -> dict[str, Floats]:
+    index, p = encode_labels(y, part.classes), part.probabilities
+    away = p.copy()
+    away[np.arange(len(p)), index] -= 1
+    squared = np.square(away).sum(1)
     found = {
-        "rmse": metrics.rmse(truth, rows["prediction"]),
-        # scikit-learn refuses infinite predictions, which a mean that does not exist is
-        "mae": mean_absolute_error(truth, rows["prediction"]) if np.isfinite(rows["prediction"]).all() else np.inf,
-        "r2": r2_score(truth, rows["prediction"])
-        if np.isfinite(rows["prediction"]).all() and len(truth) > 1
-        else np.nan,
-        "negative_log_likelihood": metrics.negative_log_likelihood(rows["log_prob"]),
+        "label": index.astype(np.float64),
+        "guess": p.argmax(1).astype(np.float64),
+        "right": (p.argmax(1) == index).astype(np.float64),
+        "confidence": np.clip(p.max(1), 0, 1),
+        "distance": np.sqrt(squared),
+        "squared_distance": squared,
+        "log_prob": part.log_prob(y),
     }
-    if "cdf" in rows:
-        found["crps"] = np.mean(rows["crps"])
-        found["calibration"] = metrics.quantile_calibration(np.clip(rows["cdf"], 0, 1))
-        found["coverage_90"] = 100 * np.mean(rows["inside"])
-    return found | {"rows": rows}
+    return found | ({"second": p[:, 1]} if len(part.classes) == 2 else {})

@@ -13,34 +13,11 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from natpn import metrics
-from natpn.report.facts import LEVELS, NOVEL, Facts
+from natpn.model import NOVEL
+from natpn.report.facts import LEVELS, Facts
 
 Floats = NDArray[np.float64]
 
-NAMES = {
-    "accuracy": "Accuracy",
-    "brier": "Brier score (norm)",
-    "brier_score": "Brier score",
-    "expected_calibration_error": "Calibration error",
-    "auc": "Area under the ROC curve",
-    "precision": "Precision",
-    "recall": "Recall",
-    "rmse": "Root mean squared error",
-    "mae": "Mean absolute error",
-    "r2": "R²",
-    "negative_log_likelihood": "Negative log-likelihood",
-    "crps": "CRPS",
-    "calibration": "Quantile calibration",
-    "coverage_90": "Coverage of the 90 % interval",
-    "familiarity": "Familiarity",
-    "novel": "Flagged as novel",
-    "ood_familiarity": "Familiarity, other rows",
-    "ood_novel": "Flagged as novel, other rows",
-    "ood_evidence_auc_pr": "Other rows told by evidence, AUC-PR",
-    "ood_evidence_auc_roc": "Other rows told by evidence, AUC-ROC",
-    "ood_aleatoric_auc_pr": "Other rows told by noise, AUC-PR",
-    "ood_aleatoric_auc_roc": "Other rows told by noise, AUC-ROC",
-}
 FEW = 20  # rows below which nothing is compared
 
 

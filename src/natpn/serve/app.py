@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from sklearn.utils.validation import check_is_fitted
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -59,11 +60,12 @@ def create_app(
     for name, limit in (("max_body", max_body), ("max_rows", max_rows)):
         if limit < 1:
             raise ValueError(f"{name}: expected a limit of at least 1, got {limit}")
-    predictor = Predictor(model)
+    check_is_fitted(model)
+    fitted = model.model_
+    predictor = Predictor(fitted)
     batcher = Batcher[Row, dict[str, Any]](predictor.answers)
     metrics = Metrics()
-    columns = columns_of(model)
-    shape = model.inputs_.shape
+    columns, shape = columns_of(fitted), fitted.inputs.shape
     reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     bounds = (
         Bounds.of_array(shape, max_rows) if columns is None else Bounds.of_table([c.name for c in columns], max_rows)

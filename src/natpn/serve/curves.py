@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from natpn.distributions import ScalarDistribution
-from natpn.estimators import ClassDistribution, NatPNRegressor, PredictiveDistribution
-from natpn.estimators.base import NatPNEstimator
+from natpn.model import ClassDistribution, Model, PredictiveDistribution
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ HEAVY = 4.0  # for a Normal, 1 % to 99 % is 1.8 times as wide as 10 % to 90 %; f
 
 
 @torch.no_grad()
-def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[dict[str, Any] | None]:
+def curves(model: Model, distribution: PredictiveDistribution) -> list[dict[str, Any] | None]:
     """Return points of the distribution of each row, and of the prior at the same places."""
     prior = model.answer_without_evidence()
     if isinstance(distribution, ClassDistribution):
@@ -32,7 +31,7 @@ def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[
         return [{"kind": "classes", "x": labels, "y": row, "prior": before} for row in distribution.mean().tolist()]
     if not isinstance(distribution.predictive, ScalarDistribution):
         return [None] * len(distribution)
-    usual = usual_targets(model)
+    usual = model.targets.usual
     quantiles = distribution.quantile([0.01, 0.1, 0.9, 0.99])
     discrete = distribution.predictive.target.discrete
     drawn: list[dict[str, Any] | None] = []
@@ -53,13 +52,6 @@ def curves(model: NatPNEstimator, distribution: PredictiveDistribution) -> list[
             }
         )
     return drawn
-
-
-def usual_targets(model: NatPNEstimator) -> tuple[float, float] | None:
-    """Return where most targets of training were, if the units of training tell."""
-    if not isinstance(model, NatPNRegressor) or len(model.units_.scale) != 1:
-        return None
-    return model.family_.usual_targets(float(model.units_.location[0]), float(model.units_.scale[0]))
 
 
 def _grid(low: float, high: float, inside: Floats) -> Floats:

@@ -14,14 +14,13 @@ In every kind null stands for a missing value. A text may stand for a value of a
 
 from typing import Any
 
-from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.inputs import TableInputs
+from natpn.model import Model, TableInputs
 from natpn.tabular import Column
 
 
-def columns_of(model: NatPNEstimator) -> list[Column] | None:
+def columns_of(model: Model) -> list[Column] | None:
     """Return the columns that a model was trained on; None if it was not trained on a table."""
-    return model.inputs_.table.columns if isinstance(model.inputs_, TableInputs) else None
+    return model.inputs.table.columns if isinstance(model.inputs, TableInputs) else None
 
 
 def features(columns: list[Column]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from natpn.distributions import Distribution
 from natpn.estimators.data import Floats
-from natpn.estimators.predictive import ClassPredictive, Predictive, as_floats
+from natpn.model.answers import ClassPredictive, Predictive, as_floats
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,10 @@ class BaselineDistribution(Predictive):
     def epistemic(self) -> Floats:
         """What is not known: higher is less known; the scale is each model's own, NaN if it has no such measure."""
         return as_floats(self._answer.epistemic)
+
+    def uncertainties(self) -> dict[str, Floats]:
+        """Return both by name."""
+        return {"aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
 
 class BaselineClassDistribution(ClassPredictive, BaselineDistribution):

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from natpn import parallel
@@ -22,16 +21,14 @@ from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classes import ClassTargets
 from natpn.estimators.data import DataEstimator, Floats, Prepared
-from natpn.estimators.frames import make_frame
-from natpn.estimators.inputs import TableInputs
 from natpn.estimators.numbers import NumberTargets
+from natpn.model import PIECE, TableInputs
 from natpn.training import Descent, Trainee, minimise
 from natpn.training.staged import batch_size
 from natpn_paper.baselines.answers import Answer, BaselineClassDistribution, BaselineDistribution
 from natpn_paper.baselines.checks import check_number, check_share, check_whole
 from natpn_paper.baselines.network import LikelihoodLoss, PlainNetwork
 
-_CHUNK = 4096
 _EVALUATIONS = 30
 
 
@@ -208,12 +205,11 @@ class Baseline(DataEstimator):
         return raw
 
     def _raws(self, X: Any) -> Iterator[Tensor]:
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
-        for x in self.inputs_.tensors(X, _CHUNK):
+        for x in self.inputs_.tensors(self._rows(X), PIECE):
             yield self._raw(x)
 
-    def _answers(self, X: Any) -> Iterator[BaselineDistribution]:
+    def answers(self, X: Any) -> Iterator[BaselineDistribution]:
+        """Yield the predictive distributions of rows, in pieces of a few thousand."""
         for raw in self._raws(X):
             yield self._distribution(raw)
 
@@ -223,14 +219,7 @@ class Baseline(DataEstimator):
 
     def score_samples(self, X: Any) -> Floats:
         """Return minus the epistemic uncertainty of each row: higher is more familiar."""
-        return np.concatenate([-part.epistemic for part in self._answers(X)])
-
-    def predict_frame(self, X: Any, coverage: float = 0.9) -> Any:
-        """Return predictions and uncertainties in named columns, in the frame library that X came in."""
-        distribution = self.predict_dist(X)
-        columns = self.frame_columns(distribution, coverage)
-        columns |= {"aleatoric": distribution.aleatoric, "epistemic": distribution.epistemic}
-        return make_frame(columns, X)
+        return np.concatenate([-part.epistemic for part in self.answers(X)])
 
     def _likelihood(self, chi: Tensor) -> Distribution:
         """Return the distributions of targets with the given mean statistics in training's units."""

@@ -33,7 +33,7 @@ def run_one(run: Run) -> Outcome:
 
 
 def _digits(run: Run) -> Outcome:
-    from natpn.estimators.predictive import as_floats
+    from natpn.model.answers import as_floats
 
     data = datasets.load("mnist", seed=run.seed, limit=run.rows())
     X, y = data.train
@@ -52,7 +52,7 @@ def _digits(run: Run) -> Outcome:
 def _depths(run: Run) -> Outcome:
     import torch
 
-    from natpn.estimators.predictive import as_floats
+    from natpn.model.answers import as_floats
     from natpn_paper.experiments import pixels
 
     data = pixels.load(run)

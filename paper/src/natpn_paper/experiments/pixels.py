@@ -23,7 +23,7 @@ from natpn import families
 from natpn.densities import GaussianMixture, RadialFlow
 from natpn.distributions import ScalarDistribution, StudentT
 from natpn.encoders import DenseEncoder
-from natpn.estimators.inputs import ArrayInputs
+from natpn.model import ArrayInputs
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction
 from natpn.network.default import COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE
 from natpn.training import Descent, Paper, Staged, fit, minimise

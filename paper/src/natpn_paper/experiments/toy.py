@@ -44,7 +44,7 @@ def run_one(run: Run) -> Outcome:
 def _curve(model: Any) -> dict[str, Any]:
     import torch
 
-    from natpn.estimators.predictive import as_floats
+    from natpn.model.answers import as_floats
 
     x = np.linspace(-_REACH, _REACH, 161)
     found = model.predict_dist(x[:, None])

@@ -33,6 +33,10 @@ class Inputs(ABC):
         """Return inputs that are among those of `fit` as they would look if `seen` had been the only ones."""
         return self.transform(X)
 
+    def most_unusual(self, X: Any) -> list[str | None]:
+        """Return for each row the name of the feature with the most unusual value; None if features have no names."""
+        return [None] * n_rows(X)
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
@@ -83,6 +87,10 @@ class TableInputs(Inputs):
         rows = self.transform(X)
         rows[:, -1] = TableTransform().fit(seen).as_rare_as(self.table).transform(X)[:, -1]
         return rows
+
+    def most_unusual(self, X: Any) -> list[str | None]:
+        """Return for each row the name of the column whose value is the most unusual against the training data."""
+        return [*self.table.most_unusual(X)]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""Predictive distributions, one a row, as numpy arrays in the units of the training targets: what every model offers.
+"""What models say of rows: predictive distributions as numpy arrays, in the units of the training targets.
 
-`PredictiveDistribution` adds what only a posterior knows.
+`Predictive` is what every model offers, and `PredictiveDistribution` adds what only a posterior knows.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from natpn.distributions import Categorical, Distribution, ScalarDistribution
-from natpn.estimators.conformal import Calibration, check_coverage
+from natpn.families import Posterior
+from natpn.model.calibration import NOVEL, Calibration, check_coverage
 
 Floats = NDArray[np.float64]
 
-# Counts that are as far from the median as a calibration row are in the interval, rounding or not.
 _WITHIN_ONE_DEVIATION = 0.6827  # of a Normal
-_TIE = 1e-12
+_TIE = 1e-12  # counts and labels that are as unlikely as a calibration row are in the set, rounding or not
 _LEVELS = (np.arange(100) + 0.5) / 100
 _DRAWS = 400
 
@@ -121,6 +122,33 @@ class Predictive:
         width: Floats = high - low
         return width / 2
 
+    def predictions(self, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return `prediction`, `lower` and `upper` by name; for vectors `prediction_0` and so on."""
+        centre = self.centre()
+        if centre.ndim == 2:
+            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
+        lower, upper = self.interval(coverage).T
+        return {"prediction": centre, "lower": lower, "upper": upper}
+
+    def uncertainties(self) -> dict[str, NDArray[Any]]:
+        """Return what is said about each prediction, by name."""
+        return {}
+
+    def columns(self, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return predictions and uncertainties in named columns."""
+        return self.predictions(coverage) | self.uncertainties()
+
+    def records(self, coverage: float) -> list[dict[str, Any]]:
+        """Return the same as one object a row, as JSON can hold it; vectors are lists."""
+        found = self.predictions(coverage)
+        if "prediction" not in found:
+            found = {"prediction": np.stack(list(found.values()), 1)}
+        return self._by_row({name: values.tolist() for name, values in found.items()})
+
+    def _by_row(self, predictions: dict[str, list[Any]]) -> list[dict[str, Any]]:
+        columns = predictions | {name: values.tolist() for name, values in self.uncertainties().items()}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
     def _targets(self, y: ArrayLike) -> Tensor:
         return torch.tensor(np.asarray(y, float))
 
@@ -163,6 +191,18 @@ class ClassPredictive(Predictive):
         labels: NDArray[Any] = self.classes[self.probabilities.argmax(1)]
         return labels
 
+    def predictions(self, coverage: float) -> dict[str, NDArray[Any]]:
+        """Return `prediction`, and `p_` with the label behind it for each class."""
+        p = self.probabilities
+        found = {"prediction": self.classes[p.argmax(1)]}
+        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes)}
+
+    def records(self, coverage: float) -> list[dict[str, Any]]:
+        """Return one object a row, as JSON can hold it; `probabilities` has the label of each class."""
+        names, p = [str(label) for label in self.classes.tolist()], self.probabilities
+        labels, shares = self.classes[p.argmax(1)].tolist(), [dict(zip(names, row, strict=True)) for row in p.tolist()]
+        return self._by_row({"prediction": labels, "probabilities": shares})
+
     def prediction_set(self, coverage: float = 0.9) -> NDArray[np.bool_]:
         """Return which classes are in the set (rows, classes) that holds the target with the given probability.
 
@@ -179,7 +219,7 @@ class ClassPredictive(Predictive):
             inside = np.zeros(p.shape, bool)
             np.put_along_axis(inside, order, before < coverage, 1)
         else:
-            inside = 1 - p <= limit
+            inside = 1 - p <= limit + _TIE
         inside[np.arange(len(p)), p.argmax(1)] = True
         return inside
 
@@ -192,6 +232,99 @@ class ClassPredictive(Predictive):
 
     def _targets(self, y: ArrayLike) -> Tensor:
         return torch.tensor(encode_labels(np.asarray(y), self.classes).astype(float))
+
+
+class PredictiveDistribution(Predictive):
+    """Predictive distributions, one a row, in the units of the training targets.
+
+    Args:
+        posterior: Over the parameters, prior included, in the user's units.
+        log_evidence: Log of the number of pseudo-observations that the network adds to the prior, one a row.
+        prior_log_n: That of the prior.
+        calibration: What held-out rows showed.
+        trials: How many trials a target has; for counts of classes.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior[Any],
+        log_evidence: Tensor,
+        prior_log_n: float,
+        calibration: Calibration,
+        trials: float | None = None,
+    ) -> None:
+        self.posterior = posterior
+        self._trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
+        super().__init__(posterior.predictive(*self._trials), calibration)
+        self.log_evidence: Floats = as_floats(log_evidence)
+        self._prior_log_n = prior_log_n
+
+    @property
+    def evidence(self) -> Floats:
+        """How many pseudo-observations the network adds to the prior."""
+        n: Floats = np.exp(self.log_evidence)
+        return n
+
+    @property
+    def familiarity(self) -> Floats:
+        """The weight n/(n_prior + n) of the evidence: 0 means that the prior speaks, 1 the data."""
+        weight: Floats = expit(self.log_evidence - self._prior_log_n)
+        return weight
+
+    @property
+    def epistemic(self) -> Floats:
+        """What is not known: −log(n_prior + n)."""
+        total: Floats = np.logaddexp(self.log_evidence, self._prior_log_n)
+        return -total
+
+    @property
+    def aleatoric(self) -> Floats:
+        """The noise in the data: the entropy, in nats, of the likelihood at the posterior mean."""
+        return as_floats(self.posterior.likelihood(*self._trials).entropy())
+
+    @property
+    def novelty_p(self) -> Floats:
+        """Conformal p-values: the share of held-out rows that were as unfamiliar, as a bound on false alarms."""
+        return self._calibration.novelty_p(self.log_evidence)
+
+    @property
+    def novel(self) -> NDArray[np.bool_]:
+        """Whether a row counts as unlike training: its `novelty_p` is below 0.05."""
+        flagged: NDArray[np.bool_] = self.novelty_p < NOVEL
+        return flagged
+
+    def uncertainties(self) -> dict[str, NDArray[Any]]:
+        """Return noise, lack of knowledge, familiarity and novelty."""
+        p = self.novelty_p
+        return {
+            "aleatoric": self.aleatoric,
+            "epistemic": self.epistemic,
+            "familiarity": self.familiarity,
+            "novelty_p": p,
+            "novel": p < NOVEL,
+        }
+
+    def conformal_scores(self, y: ArrayLike) -> Floats | None:
+        """Return how far each target lies from its median, in probability; None for vectors."""
+        if not isinstance(self.predictive, ScalarDistribution):
+            return None
+        values = np.asarray(y, float)
+        return distance_from_median(self.cdf(values), self.cdf(values - 1) if self.predictive.target.discrete else None)
+
+
+class ClassDistribution(ClassPredictive, PredictiveDistribution):
+    """Predictive distributions over classes, with their uncertainties.
+
+    Args:
+        classes: The labels.
+        *arguments: Those of `PredictiveDistribution`.
+    """
+
+    def conformal_scores(self, y: ArrayLike) -> Floats | None:
+        """Return 1 − p of each label."""
+        index = encode_labels(np.asarray(y), self.classes)
+        scores: Floats = 1 - self.probabilities[np.arange(len(index)), index]
+        return scores
 
 
 def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
@@ -212,6 +345,18 @@ def encode_labels(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
 
 def _some(values: Sequence[object]) -> str:
     return ", ".join(map(repr, values[:10])) + (", …" if len(values) > 10 else "")
+
+
+def distance_from_median(cdf: Floats, cdf_below: Floats | None = None) -> Floats:
+    """Return how far targets lie from their medians, in probability.
+
+    Args:
+        cdf: The probability of at most the target.
+        cdf_below: That of less than the target; the same if None, as it is unless targets are counts.
+    """
+    below = cdf if cdf_below is None else cdf_below
+    distance: Floats = np.maximum(np.maximum(0.5 - cdf, below - 0.5), 0.0)
+    return distance
 
 
 def as_floats(x: Tensor) -> Floats:

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+NOVEL = 0.05  # rows with a smaller p-value count as unlike training
+
 
 @dataclass(frozen=True)
 class Calibration:

@@ -1,7 +1,7 @@
-"""An estimator as one module: inputs in the user's units → a tuple of named outputs.
+"""A model as one module: inputs in the user's units → a tuple of named outputs.
 
 Inputs are prepared by `natpn.export.preparation`; network, update, units and predictive distributions are called, not
-stated again. What the estimators calculate in numpy stands here: familiarity, epistemic uncertainty and `novelty_p`.
+stated again. What the model calculates in numpy stands here: familiarity, epistemic uncertainty and `novelty_p`.
 Where it depends on the family, as the quantiles that have a closed form, it stands in the family's file.
 """
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 from natpn.densities import Density, GaussianMixture
 from natpn.densities import expectation_maximization as em
-from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.units import Units
 from natpn.export.preparation import prepare
 from natpn.families import Family, Posterior
 from natpn.families.graph import Graph
+from natpn.model import Model, Units
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -38,11 +37,11 @@ def graph_of(family: Family) -> Graph:
     return graph
 
 
-def describe_outputs(model: NatPNEstimator) -> dict[str, str]:
+def describe_outputs(model: Model) -> dict[str, str]:
     """Return what the outputs of a model's graph are, in their order."""
-    graph = graph_of(model.family_)
+    graph = graph_of(model.family)
     outputs = {"prediction": graph.prediction}
-    if model.family_.is_classes:
+    if model.family.is_classes:
         outputs["label"] = "the place of the most probable class in `classes`"
     outputs |= {
         "log_evidence": "log of the number of pseudo-observations that the network adds to the prior: the model's "
@@ -62,11 +61,11 @@ def describe_outputs(model: NatPNEstimator) -> dict[str, str]:
     return outputs
 
 
-def left_out(model: NatPNEstimator) -> list[str]:
+def left_out(model: Model) -> list[str]:
     """Return sentences about what the model can and the graph cannot."""
-    sentences = list(graph_of(model.family_).left_out)
-    if model.calibration_.scores is not None:
-        what = "prediction sets" if model.family_.is_classes else "intervals"
+    sentences = list(graph_of(model.family).left_out)
+    if model.calibration.scores is not None:
+        what = "prediction sets" if model.family.is_classes else "intervals"
         sentences.append(f"The conformal calibration of {what} is left out: ask the model for them.")
     return sentences
 
@@ -86,28 +85,28 @@ class FrozenMixture(Density):
 
 
 class Answers(nn.Module):
-    """Everything that a fitted estimator says about rows.
+    """Everything that a fitted model says about rows.
 
     Args:
-        model: The estimator.
+        model: The model.
     """
 
     held_out: Tensor
     levels: Tensor
 
-    def __init__(self, model: NatPNEstimator) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
-        self.prepare, self.input_shape = prepare(model.inputs_)
-        self.network = _frozen(copy.deepcopy(model.network_).cpu()).eval()
-        self.dtype = next(model.network_.parameters()).dtype
-        self.family = model.family_
-        self.units: Units | None = getattr(model, "units_", None)
+        self.prepare, self.input_shape = prepare(model.inputs)
+        self.network = _frozen(copy.deepcopy(model.network).cpu()).eval()
+        self.dtype = next(model.network.parameters()).dtype
+        self.family = model.family
+        self.units = model.targets if isinstance(model.targets, Units) else None
         trials = None if self.units is None else self.units.trials
         self.trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
-        self.prior_log_n = float(model.network_.prior.log_n)
+        self.prior_log_n = model.prior_log_n
         self.outputs = list(describe_outputs(model))
-        self.graph = graph_of(model.family_)
-        held_out = torch.from_numpy(model.calibration_.log_evidence).double()
+        self.graph = graph_of(model.family)
+        held_out = torch.from_numpy(model.calibration.log_evidence).double()
         self.n_held_out = len(held_out)
         self.n_steps = self.n_held_out.bit_length()
         padding = torch.full((2**self.n_steps - 1 - self.n_held_out,), torch.inf, dtype=torch.float64)

@@ -1,0 +1,23 @@
+"""A fitted model: what it learned about inputs and targets, its network, and the one path from rows to answers."""
+
+from natpn.model.answers import ClassDistribution, PredictiveDistribution
+from natpn.model.calibration import NOVEL, Calibration
+from natpn.model.fitted import PIECE, Model, Network
+from natpn.model.inputs import ArrayInputs, Inputs, TableInputs
+from natpn.model.targets import Labels, Targets, Units
+
+__all__ = [
+    "NOVEL",
+    "PIECE",
+    "ArrayInputs",
+    "Calibration",
+    "ClassDistribution",
+    "Inputs",
+    "Labels",
+    "Model",
+    "Network",
+    "PredictiveDistribution",
+    "TableInputs",
+    "Targets",
+    "Units",
+]
