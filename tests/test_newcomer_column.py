@@ -179,7 +179,7 @@ def test_the_command_line_takes_it_from_a_file_to_a_report(tmp_path):
 
 def test_the_export_says_that_a_graph_cannot_read_it(fitted, tmp_path, monkeypatch):
     # The graph is that of any encoded table, and takes long to make.
-    monkeypatch.setattr("natpn.export.writing._translate", lambda answers: onnx.ModelProto())
+    monkeypatch.setattr("natpn.export.onnx_file._translate", lambda answers: onnx.ModelProto())
     sentences = export_onnx(fitted, tmp_path / "model.onnx")
     assert sentences[0].startswith("Column 'start' is a clock: a graph reads only numbers")
     (inputs,) = [entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props if entry.key == "inputs"]

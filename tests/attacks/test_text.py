@@ -21,7 +21,7 @@ from natpn.cli.problems import Problem
 from natpn.cli.reading import opened, read
 from natpn.serve import create_app
 from natpn.serve.errors import RequestError
-from natpn.serve.rows import TableReader
+from natpn.serve.request_rows import TableReader
 from natpn.tabular import TableTransform
 from serve.serving import client_of
 

@@ -11,9 +11,9 @@ from torch import Tensor
 
 
 def read_targets(y: Any) -> NDArray[Any]:
-    """Return targets as an array of truth values, whole numbers, numbers or objects.
+    """Return targets as an array of booleans, whole numbers, floats or objects.
 
-    Columns that can hold missing values, and have none, become what they are without: pandas' Int64 whole numbers.
+    A nullable column without missing values becomes a plain array: pandas' Int64 becomes int64.
 
     Raises:
         ValueError: If a target is missing.
@@ -50,9 +50,9 @@ def read_numbers(y: Any) -> NDArray[Any]:
 
 
 def _array(y: Any) -> NDArray[Any]:
-    """Return an array in which no two targets have become one.
+    """Return an array that keeps distinct targets distinct.
 
-    numpy makes texts of numbers beside texts, and floats of whole numbers that do not fit one type.
+    numpy turns numbers beside texts into texts, and large whole numbers into floats.
     """
     if isinstance(y, list | tuple):
         kinds = {type(value) for value in y}
@@ -85,7 +85,7 @@ def _read_series(column: "nw.Series[Any]") -> NDArray[Any]:
 
 
 def _plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return objects that are all whole numbers, truth values or numbers as an array of these, if there is one."""
+    """Return objects as a typed array if all are booleans, whole numbers or floats that fit one; else as they are."""
     kinds = {type(value) for value in values.tolist()}
     for kind, types in ((bool, [np.bool_]), (int, [np.int64, np.uint64]), (float, [np.float64])):
         for dtype in types if kinds == {kind} else []:

@@ -1,7 +1,6 @@
 """From an estimator's parameters to a network."""
 
 import copy
-from collections.abc import Sequence
 from math import prod
 from typing import Literal
 
@@ -13,7 +12,7 @@ from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.evidence import Evidence
 from natpn.families import Family
-from natpn.model import Network
+from natpn.model import Inputs, Network
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
 from natpn.network.default import ACTIVATION
 from natpn.training import Paper, Scheme
@@ -22,12 +21,10 @@ _DEFAULTS = {1: "tabular", 3: "image"}  # by the number of dimensions of an inpu
 
 
 def build(
-    shape: Sequence[int],
+    inputs: Inputs,
     family: Family,
     n_rows: int,
     *,
-    n_numbers: int | None,
-    surprise: bool,
     encoder: EncoderChoice,
     density: str | Density,
     latent_dim: int,
@@ -42,11 +39,9 @@ def build(
     """Return an untrained network, or an ensemble of several.
 
     Args:
-        shape: The shape of one input, without the surprise.
+        inputs: What the inputs are.
         family: What the targets are.
         n_rows: The number of training rows.
-        n_numbers: How many first columns of a table are numbers.
-        surprise: Whether one more column follows, with the surprise.
         encoder: "auto", a name in `natpn.encoders.ENCODERS`, or a module that maps inputs to (rows, latent_dim).
         density: "auto", a name in `natpn.densities.DENSITIES`, or a density.
         latent_dim: The size of the latent vector.
@@ -65,16 +60,16 @@ def build(
         for i in range(size):
             torch.manual_seed(seed + i)
             if is_paper(scheme):
-                member = _paper(shape, family, surprise, encoder, density, latent_dim, budget, prior)
+                member = _paper(inputs, family, encoder, density, latent_dim, budget, prior)
             else:
                 member = default_network(
-                    tuple(shape),
+                    inputs.encoder_shape,
                     family,
                     n_rows,
                     latent_dim,
-                    n_numbers=n_numbers,
-                    surprise=surprise,
-                    encoder=_encoder(encoder, shape, surprise, latent_dim),
+                    n_numbers=inputs.n_numbers,
+                    surprise=inputs.has_surprise,
+                    encoder=_encoder(encoder, inputs, latent_dim),
                     density=None if density == "auto" else copy.deepcopy(density),
                     budget="gradual" if budget == "auto" else budget,
                     prior=prior,
@@ -90,8 +85,8 @@ def is_paper(scheme: str | Scheme) -> bool:
     return scheme == "paper" or isinstance(scheme, Paper)
 
 
-def _encoder(encoder: EncoderChoice, shape: Sequence[int], surprise: bool, latent_dim: int) -> nn.Module | None:
-    """Return a copy of a given encoder, what a given function makes, a named one, and None for the default.
+def _encoder(encoder: EncoderChoice, inputs: Inputs, latent_dim: int) -> nn.Module | None:
+    """Return a copy of a given module, what a given function makes, or a named encoder; None for the default.
 
     Inputs that are neither rows nor images (channels, height, width) are flattened.
     """
@@ -99,6 +94,7 @@ def _encoder(encoder: EncoderChoice, shape: Sequence[int], surprise: bool, laten
         return copy.deepcopy(encoder)
     if callable(encoder):
         return encoder()
+    shape = inputs.encoder_shape
     default = _DEFAULTS.get(len(shape))
     if encoder == "auto" and default is None:
         flat = encoders.get("tabular", n_features=prod(shape), latent_dim=latent_dim, hidden=128)
@@ -108,34 +104,33 @@ def _encoder(encoder: EncoderChoice, shape: Sequence[int], surprise: bool, laten
     wanted = [name for name, kind in encoders.ENCODERS.items() if getattr(kind, "n_dims", None) == len(shape)]
     if encoder not in wanted:
         raise ValueError(
-            f"encoder: {encoder!r} is not for inputs of shape {tuple(shape)}; choose "
+            f"encoder: {encoder!r} is not for inputs of shape {shape}; choose "
             f"{', '.join(map(repr, ['auto', *wanted]))}, or give an nn.Module or a function that makes one"
         )
-    size = {"n_features": shape[0], "n_ignored": int(surprise)} if len(shape) == 1 else {"shape": tuple(shape)}
+    size = {"n_features": shape[0], "n_ignored": int(inputs.has_surprise)} if len(shape) == 1 else {"shape": shape}
     return encoders.get(encoder, **size, latent_dim=latent_dim)
 
 
-def paper_encoder(shape: Sequence[int], surprise: bool, encoder: EncoderChoice, latent_dim: int) -> nn.Module:
+def paper_encoder(inputs: Inputs, encoder: EncoderChoice, latent_dim: int) -> nn.Module:
     """Return the encoder of the paper's networks: three layers of 64 for plain numbers, convolutions for images.
 
     Args:
-        shape: The shape of one input, without the surprise.
-        surprise: Whether one more column follows, which the encoder is to ignore.
+        inputs: What the inputs are.
         encoder: "auto", a name in `natpn.encoders.ENCODERS`, a module, which is copied, or a function that makes one.
         latent_dim: The size of the latent vector.
     """
-    module = _encoder(encoder, shape, surprise, latent_dim)
+    module = _encoder(encoder, inputs, latent_dim)
     if module is not None:
         return module
+    shape, ignored = inputs.encoder_shape, int(inputs.has_surprise)
     if len(shape) == 1:
-        return encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, n_ignored=int(surprise))
-    return encoders.get("image", shape=tuple(shape), latent_dim=latent_dim)
+        return encoders.get("tabular", n_features=shape[0], latent_dim=latent_dim, n_ignored=ignored)
+    return encoders.get("image", shape=shape, latent_dim=latent_dim)
 
 
 def _paper(
-    shape: Sequence[int],
+    inputs: Inputs,
     family: Family,
-    surprise: bool,
     encoder: EncoderChoice,
     density: str | Density,
     latent_dim: int,
@@ -143,6 +138,6 @@ def _paper(
     prior: Evidence | Literal["marginal"] | None,
 ) -> NaturalPosteriorNetwork:
     """Return the network of the paper: plain numbers, three layers of 64, a radial flow and a fixed budget."""
-    module = paper_encoder(shape, surprise, encoder, latent_dim)
+    module = paper_encoder(inputs, encoder, latent_dim)
     chosen = "radial" if density == "auto" else copy.deepcopy(density)
     return NaturalPosteriorNetwork(module, family, chosen, latent_dim, "normal" if budget == "auto" else budget, prior)

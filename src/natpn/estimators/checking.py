@@ -1,7 +1,7 @@
-"""What a saved model says of itself, compared with its tensors before anything of that size is made.
+"""Compare what a saved model says of itself with its tensors, before memory is reserved for it.
 
-Checksums tell damage, not intent: whoever changes `config.json` can sign it anew. So no number in it is believed. A
-network is built only as large as the tensors that it is to hold.
+Checksums reveal damage, not intent: whoever changes `config.json` can compute a new checksum. So no number in it is
+trusted, and a network is built only as large as the tensors that it has to hold.
 """
 
 import re
@@ -21,13 +21,13 @@ _LARGEST = 2**53
 _LABEL_BYTES = 2**26
 # Parameters of families, such as a shape: beyond these their formulas leave the range of float64.
 _LEAST, _MOST = 1e-12, 1e12
-# A mixture may be built with 60 times the components that were kept, and masks are made while a flow is.
+# A mixture may start with 60 times the components that it kept, and a flow makes masks while it is built.
 _GROWTH, _FREE = 64, 10_000_000
 _FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye, torch.arange, torch.randperm}
 
 
 def check_config(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Raise if a number or a list in the configuration is not of the kind that it has to be.
+    """Raise if a number or a list in the configuration has the wrong type or range.
 
     Raises:
         ValueError: With the field.
@@ -109,14 +109,14 @@ class _Bounded(TorchFunctionMode):
         self._most = most
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Look at the size that is asked for, then do what is asked."""
+        """Check the size of the result, then call the function."""
         if _size(func, args, kwargs or {}) > self._most:
             raise _damaged("its sizes in config.json are far larger than its tensors")
         return func(*args, **(kwargs or {}))
 
 
 def _size(func: Any, args: Any, kwargs: dict[str, Any]) -> int:
-    """Return how many numbers the result has, where that can be told: of new tensors, and of those made by pairs."""
+    """Return the size of the result of a factory function or a broadcast; 0 for all other functions."""
     if func in _FACTORIES:
         numbers = list(_whole_numbers([*args, kwargs.get("size", ())]))
         return prod(numbers) * (numbers[0] if func is torch.eye and len(numbers) == 1 else 1)
@@ -139,14 +139,14 @@ def _whole_numbers(arguments: Iterable[Any]) -> Iterable[int]:
 
 def _check_labels(labels: Any, name: Any) -> None:
     if not isinstance(labels, list) or not all(isinstance(label, (str, int, float)) for label in labels):
-        raise _wrong("the labels of classes", labels, "a list of texts, numbers or truth values")
+        raise _wrong("the labels of classes", labels, "a list of texts, numbers or booleans")
     try:
         kind = np.dtype(name)
     except (TypeError, ValueError):
         raise _wrong("the type of classes", name, "a type of numpy") from None
-    # The width of texts is in the type: ten labels can claim as many gigabytes.
+    # The type states the width of texts, so ten labels can claim ten gigabytes.
     if not isinstance(name, str) or kind.kind not in "biufUO" or kind.itemsize * len(labels) > _LABEL_BYTES:
-        raise _wrong("the type of classes", name, "texts, numbers or truth values of ordinary size")
+        raise _wrong("the type of classes", name, "texts, numbers or booleans of ordinary size")
 
 
 def _check_tensors(tensors: dict[str, Tensor]) -> None:
@@ -163,7 +163,7 @@ def _check_tensors(tensors: dict[str, Tensor]) -> None:
 
 
 def _check_model(model: NatPNEstimator) -> None:
-    """Raise if inputs and targets are not what the model says elsewhere, or would be divided by nothing."""
+    """Raise if inputs and targets contradict the rest of the model, or a scale is 0."""
     inputs = model.inputs_
     if isinstance(inputs, TableInputs):
         names, columns = inputs.table.feature_names, len(inputs.table.columns)

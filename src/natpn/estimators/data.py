@@ -1,4 +1,4 @@
-"""Inputs and targets of a fit → tensors: read, checked, weighted, in order, and divided into training and the rest."""
+"""Inputs and targets of a fit → tensors: read, checked, weighted, sorted, and split into training and held-out rows."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -46,7 +46,7 @@ class Prepared:
 
 
 class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """An estimator that knows what its inputs and targets are, and not yet what it does with them."""
+    """An estimator that reads inputs and targets; subclasses train and predict."""
 
     # Parameters of every subclass.
     encoder: EncoderChoice
@@ -67,7 +67,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        """Check training targets, learn about them, and return them as numbers, with the group of each row."""
+        """Check training targets and return them as numbers, with the group of each row: its class, or 0."""
 
     @abstractmethod
     def _encode_targets(self, y: Any) -> Floats:
@@ -87,7 +87,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Raise if a parameter is not what it may be."""
+        """Raise if a parameter has a wrong value."""
 
     @abstractmethod
     def _fit(self, data: Prepared, seed: int) -> None:
@@ -114,8 +114,8 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
             y: The targets, one a row; None for a data set.
             sample_weight: How much each row counts: a row of weight 2 is that row twice.
-            X_val: Rows that find the best state, and calibrate, of any kind that X may have; without them a share of X
-                is held out.
+            X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
+                out.
             y_val: Their targets; None for a data set.
 
         Returns:
@@ -149,7 +149,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             else:
                 split = split_rows(groups, self.validation_fraction, calibrate, seed)
                 self.held_out_ = np.sort(np.delete(index, split.train))
-            # Held-out rows have no say in what counts as seen, or new rows would be more of a surprise than they are.
+            # Held-out rows do not count as seen; else new rows would look more surprising than held-out ones.
             rows = self.inputs_.fit(take(X, split.train)).transform(X)
             for i in range(len(self.folds_)):
                 held_out, seen = split.train[split.folds == i], split.train[split.folds != i]
@@ -186,7 +186,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return X, y
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        """Let scikit-learn check numbers of columns and their names; frames and arrays pass as they are."""
+        """Let scikit-learn check the number and the names of columns; frames and arrays are returned unchanged."""
         if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
             return X
         if isinstance(self.inputs_, ArrayInputs):
@@ -207,7 +207,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return X
 
     def _is_plain(self, X: Any) -> bool:
-        """Say whether it is an array or a frame that needs no check: the quick way for single rows."""
+        """Say whether X is an array or a frame that needs no check, which saves time for single rows."""
         columns: Any = getattr(X, "columns", None)
         if hasattr(columns, "tolist") and hasattr(self, "feature_names_in_") and len(X) > 0:  # pandas'
             return columns.tolist() == self.feature_names_in_.tolist() and isinstance(self.inputs_, TableInputs)
@@ -225,7 +225,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the rows to use, each once and sorted by content, and their weights, 1 on average."""
         index, weight = weighted_rows(sample_weight, n_rows(X))
         before = 0
-        while len(index) != before:  # once more without the copies, so that the order is that of the rows without them
+        while len(index) != before:  # again without the copies, so that the order does not depend on them
             before = len(index)
             some = take(X, index)
             chosen, weight = distinct_rows(self.inputs_.fit(some).transform(some), y[index], weight)
@@ -235,7 +235,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _append(
         self, rows: NDArray[np.float32], y: Floats, weight: Floats, X_val: Any, y_val: Any
     ) -> tuple[NDArray[np.float32], Floats, Floats, Split]:
-        """Add rows for validation that were given."""
+        """Append the validation rows that the user gave."""
         if isinstance(X_val, Dataset) and y_val is None:
             X_val, y_val = read_dataset(X_val)
         if X_val is None or y_val is None:
@@ -252,7 +252,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # Answering.
 
     def _rows(self, X: Any) -> Any:
-        """Return rows that may be answered.
+        """Check rows before they are answered.
 
         Raises:
             NotFittedError: Before a fit.

@@ -78,7 +78,7 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, torch.Tensor], encoder: 
 
 
 def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-    """Say in today's terms what a model of an earlier schema meant.
+    """Translate a model of an earlier schema to the current one, in place.
 
     Before schema 4 no groups were left out; before schema 3 the default encoder for tables had LeakyReLU, and the onset
     of the evidence's fall was 0.2; before schema 2 evidence fell by a slope, the prior was the paper's, and events
@@ -92,7 +92,7 @@ def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, torch.Tensor]) 
     config["n_networks"] = config["parameters"]["ensemble_size"]
     for name in [name for name in tensors if name.endswith("budget.power")]:
         tensors[name.removesuffix("power") + "onset"] = torch.tensor(0.2)
-        tensors[name.removesuffix("power") + "prior"] = torch.tensor(1e30)  # so that it has no say
+        tensors[name.removesuffix("power") + "prior"] = torch.tensor(1e30)  # so large that it has no effect
     if config["schema"] > 1:
         return
     parameters = config["parameters"]

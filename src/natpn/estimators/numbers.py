@@ -72,7 +72,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
         The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
         `lognormal`, which never has one, it is half the width of the interval that holds 68 %. For `multinomial` the
-        mean is in counts if every training row had as many trials, and else in shares.
+        mean is in counts if all training rows had the same number of trials, else in shares.
         """
         if not return_std:
             return np.concatenate([part.centre() for part in self.answers(X)])
@@ -127,7 +127,7 @@ def choose_family(family: str | Family, y: Floats) -> Family:
 
 
 def automatic(y: Floats) -> str:
-    """Return the name of the family that suits the targets best, as families say themselves (`Family.suited`)."""
+    """Return the name of the family that suits the targets best, by `Family.suited`."""
     grades = {name: grade for name, kind in FAMILIES.items() if (grade := kind.suited(y)) is not None}
     return max(grades, key=lambda name: grades[name])
 

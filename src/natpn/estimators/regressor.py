@@ -118,7 +118,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         self.family = family
 
     def _choose_family(self, y: Floats) -> Family:
-        """Leave open what is to be found on held-out rows, which only the staged scheme does."""
+        """Leave open the parameters that the staged scheme finds on held-out rows."""
         chosen = super()._choose_family(y)
         if isinstance(self.family, Family) or is_paper(self.scheme):
             return chosen

@@ -1,8 +1,8 @@
-"""Rows before training: how much each counts, an order of their own, and who is held out.
+"""Rows before training: their weights, their order, and which are held out.
 
-The result of a fit does not depend on the order of the rows: they are sorted by content first. Copies of a row are one
-row that counts as often, exactly as a weight says it: only so does no row stand both in training and among the held-out
-rows, where it would look predicted when it was remembered. Rows are held out at random, the same share of every class,
+The result of a fit does not depend on the order of the rows: they are sorted by content first. Copies of a row become
+one row with a larger weight. Otherwise a copy could be in training and another among the held-out rows, where a
+remembered row would look like a good prediction. Rows are held out at random, the same share of every class,
 and a class keeps most of its rows.
 """
 
@@ -17,11 +17,11 @@ from natpn.tabular.weights import read_weights
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Equal rows are what a table of few distinct values is made of, not copies, if rows occur so often on average, or if
-# one of them is such a share of all rows and occurs so often.
+# Equal rows are ordinary, and not copies, if a row occurs `_AVERAGE` times on average, or if one row is `_SHARE` of all
+# rows and occurs `_OFTEN` times.
 _AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
-_ENOUGH = 300  # held-out rows of each network: what more would tell is less than what training on them does
-_NOTICED = 1e-6  # share of the weight that float32 still tells from none
+_ENOUGH = 300  # held-out rows of each network: more of them are worth more in training
+_NOTICED = 1e-6  # the smallest share of the weight that float32 can represent beside 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple
     """Return which rows to use, in an order that depends on their content alone, and how much each counts.
 
     Copies, equal in inputs and target, become one row with the sum of their weights. They stay as they are where equal
-    rows are no copies but what a table of few distinct values is made of: where the same inputs also have another
+    rows are ordinary, as in a table of few distinct values: where the same inputs also have another
     target, where rows occur 5 times on average, and where a row that occurs 10 times or more is a twentieth of all.
     """
     generator = np.random.default_rng(0)
@@ -82,13 +82,13 @@ def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple
 
 
 def _keys(values: NDArray[Any], generator: np.random.Generator) -> Floats:
-    """Return a number for each row that tells its content: equal for equal rows, the same in other units."""
+    """Return a key for each row: equal for equal rows, and independent of the units of the columns."""
     low = values.min(0)
     spread = values.max(0) - low
     spread = np.where(spread > 0, spread, 1.0)
     direction = generator.normal(size=values.shape[1])
     keys = np.empty(len(values))
-    # summed row by row, which a matrix product may do differently in different places
+    # summed row by row: a matrix product may round equal rows differently
     for start in range(0, len(values), 4096):
         keys[start : start + 4096] = ((values[start : start + 4096] - low) / spread * direction).sum(1)
     return keys
@@ -97,7 +97,7 @@ def _keys(values: NDArray[Any], generator: np.random.Generator) -> Floats:
 def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed: int) -> Split:
     """Hold out a share of every group, half of it for calibration if that is asked for.
 
-    Without a row to hold out, validation is on the training rows.
+    If no row can be held out, the training rows also validate.
     """
     rank, share = _places(groups, np.random.default_rng(seed))
     held_out = np.flatnonzero(share < fraction)
@@ -108,7 +108,7 @@ def split_rows(groups: NDArray[np.int64], fraction: float, calibrate: bool, seed
 
 
 def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrate: bool, seed: int) -> Split | None:
-    """Let each of several networks hold out a share of every group, no two the same rows.
+    """Let each of several networks hold out a share of every group; no row is held out twice.
 
     The share is `fraction`, or less if there are so many networks that all rows are held out. Fewer networks hold out
     only half of it, as long as that is 300 rows. If calibration is asked for, half of `fraction` is held out by all
@@ -120,7 +120,7 @@ def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrat
     _, share = _places(groups, generator)
     aside = fraction / 2 if calibrate else 0.0
     calibration, train = np.flatnonzero(share < aside), np.flatnonzero(share >= aside)
-    # Groups start at different folds, or all that have one row would be in the same.
+    # Groups start at different folds; else all groups of one row would be in the same fold.
     turn = generator.random(groups.max() + 1)[groups[train]]
     least = fraction if n_folds * fraction >= 1 else max(fraction / 2, _ENOUGH / len(train))
     n_shares = max(n_folds, round(1 / min(fraction, least)))
@@ -142,7 +142,7 @@ def _places(groups: NDArray[np.int64], generator: np.random.Generator) -> tuple[
 
 
 def halves(train: Indices, held_out: Indices, rank: Indices, calibrate: bool) -> Split:
-    """Divide the held-out rows between validation and calibration; without both, both get all of them."""
+    """Divide the held-out rows between validation and calibration; without calibration, both get all of them."""
     if not len(held_out):
         return Split(train, train, train)
     if not calibrate or len(held_out) < 2:

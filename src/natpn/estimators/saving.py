@@ -1,4 +1,4 @@
-"""Writing models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
+"""Write models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
 
 `config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and what
 is known about the table that the model was fitted on. `natpn.model.files` puts both files in their place.
@@ -72,7 +72,7 @@ def _tensors(model: Model) -> dict[str, torch.Tensor]:
 
 
 def _activation(network: nn.Module) -> str:
-    """Return the activation of a network's tables; of one that is not for tables, today's."""
+    """Return the activation of the encoder for tables; the current default if there is no such encoder."""
     found = (module.activation for module in network.modules() if isinstance(module, TabularEncoder))
     return next(found, ACTIVATION)
 
@@ -89,7 +89,7 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, nn.Module):
         raise ValueError(f"{name}: a density that was given as a module cannot be saved; name it instead")
     if isinstance(value, Scheme):
-        return type(value).__name__.lower()  # how it was trained; a model that is loaded is not trained again
+        return type(value).__name__.lower()  # the name is enough: a loaded model is not trained again
     if isinstance(value, Family):
         return {"family": _family(value)}
     if isinstance(value, Evidence):

@@ -1,8 +1,8 @@
 """A model as one module: inputs in the user's units → a tuple of named outputs.
 
-Inputs are prepared by `natpn.export.preparation`; network, update, units and predictive distributions are called, not
-stated again. What the model calculates in numpy stands here: familiarity, epistemic uncertainty and `novelty_p`.
-Where it depends on the family, as the quantiles that have a closed form, it stands in the family's file.
+Inputs are prepared by `natpn.export.preparation`; network, update, units and predictive distributions are the library's
+own. What the model calculates in numpy is repeated here: familiarity, epistemic uncertainty and `novelty_p`. What
+depends on the family, such as quantiles in closed form, is in the family's file.
 """
 
 import copy
@@ -23,7 +23,7 @@ LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 
 def graph_of(family: Family) -> Graph:
-    """Return what a graph can say of a family.
+    """Return what a graph can calculate for a family.
 
     Raises:
         ValueError: If the family does not state it.
@@ -62,7 +62,7 @@ def describe_outputs(model: Model) -> dict[str, str]:
 
 
 def left_out(model: Model) -> list[str]:
-    """Return sentences about what the model can and the graph cannot."""
+    """Return sentences about what the model can do and the graph cannot."""
     sentences = list(graph_of(model.family).left_out)
     if model.calibration.scores is not None:
         what = "prediction sets" if model.family.is_classes else "intervals"
@@ -124,7 +124,7 @@ class Answers(nn.Module):
         return tuple(found[name]() if callable(found[name]) else found[name] for name in self.outputs)
 
     def _answers(self, posterior: Posterior[Any], log_evidence: Tensor) -> dict[str, Any]:
-        """Return the outputs, those that not every family has as functions."""
+        """Return the outputs by name; outputs that some families lack are functions."""
         predictive = posterior.predictive(*self.trials)
         prediction, graph = self.graph.predict(predictive), self.graph
         return {
@@ -142,7 +142,7 @@ class Answers(nn.Module):
         }
 
     def _novelty_p(self, log_evidence: Tensor) -> Tensor:
-        """Count held-out values that are not above, by halving: one gather a step, however many rows were held out."""
+        """Count held-out values that are not larger, by binary search: one gather for each halving."""
         below = torch.zeros_like(log_evidence, dtype=torch.int64)
         for step in reversed(range(self.n_steps)):
             further = below + 2**step

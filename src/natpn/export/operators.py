@@ -1,4 +1,4 @@
-"""Operators that ONNX, or onnxruntime in float64, does not have, in terms of those it has.
+"""Operators that ONNX, or onnxruntime in float64, lacks, expressed by those it has.
 
 | operator | here |
 |---|---|
@@ -44,7 +44,7 @@ def full_like(x: Tensor, value: float, dtype: torch.dtype | None = None, **_: An
 
 
 def _constant(value: float, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """Return a number in full precision: as a summand it has that of the other summand, elsewhere float32."""
+    """Return a number in full precision: ONNX keeps that of a summand, and would round other constants to float32."""
     return torch.zeros((), dtype=dtype or like.dtype, device=like.device) + value
 
 
@@ -54,7 +54,7 @@ def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
 
 
 def logaddexp(a: Tensor, b: Tensor) -> Tensor:
-    """Return log(eᵃ + eᵇ), of which not both are infinite."""
+    """Return log(eᵃ + eᵇ); at most one of a and b may be infinite."""
     return torch.maximum(a, b) + log1p((-(a - b).abs()).exp())
 
 
@@ -111,7 +111,7 @@ def qr(a: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 
 
 def operators() -> dict[Any, Callable[..., Any]]:
-    """Return what takes the place of which operator of torch."""
+    """Return the replacement of each operator of torch."""
     aten = torch.ops.aten
     return {
         aten.leaky_relu.default: leaky_relu,

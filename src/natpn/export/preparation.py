@@ -1,8 +1,7 @@
 """Inputs in the user's units → what the network sees, as modules: `natpn.model.inputs` for numbers.
 
-A column whose values are numbers states its constants for the maps of `natpn.tabular.arithmetic`; the surprise is the
-sum of their events, and how far the farthest number lies beyond its range. A table with any other column is taken
-as it is encoded.
+A column of numbers states the constants of its encoding (`Column.arithmetic`); the surprise is the sum of their events
+and of the distance of the farthest number beyond its range. A table with any other column has to be encoded before.
 """
 
 import math
@@ -32,13 +31,11 @@ def prepare(inputs: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
 
 def other_columns(inputs: Inputs) -> list[Column]:
     """Return the columns of a table that a graph cannot read, such as categories and dates."""
-    if not isinstance(inputs, TableInputs):
-        return []
-    return [column for column in inputs.table.columns if column.arithmetic is None]
+    return [column for column in inputs.columns or [] if column.arithmetic is None]
 
 
 class Narrow(nn.Module):
-    """Take inputs that are prepared already."""
+    """Take inputs that are already encoded."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return them in float32."""

@@ -87,8 +87,8 @@ class Predictive:
     def interval(self, coverage: float = 0.9) -> Floats:
         """Return intervals (rows, 2) that hold the target with the given probability.
 
-        Between quantiles of equal distance from the median; of which distance, the posterior predictive says, or the
-        calibration rows if the model was fitted with calibrate="conformal".
+        The ends are quantiles at the same distance from the median. The posterior predictive sets this distance, or the
+        calibration rows do if the model was fitted with calibrate="conformal".
         """
         check_coverage(coverage)
         half = self._calibration.threshold(coverage)
@@ -102,7 +102,7 @@ class Predictive:
     def equally_likely(self) -> Floats:
         """Return values of equal probability, (rows, K), for `natpn.metrics.crps`: quantiles, or draws of counts.
 
-        Quantiles of counts would be exact too, and take minutes for thousands of rows.
+        Quantiles of counts would be exact too, but take minutes for thousands of rows.
         """
         return self.sample(_DRAWS, 0).T if self._scalar("crps").target.discrete else self.quantile(_LEVELS)
 
@@ -207,7 +207,7 @@ class ClassPredictive(Predictive):
         """Return which classes are in the set (rows, classes) that holds the target with the given probability.
 
         The most probable classes that make up the coverage, or, if the model was fitted with calibrate="conformal",
-        those that the calibration rows ask for. The most probable class is always in it.
+        those that the calibration rows require. The most probable class is always in the set.
         """
         check_coverage(coverage)
         p = self.probabilities
@@ -284,7 +284,7 @@ class PredictiveDistribution(Predictive):
 
     @property
     def novelty_p(self) -> Floats:
-        """Conformal p-values: the share of held-out rows that were as unfamiliar, as a bound on false alarms."""
+        """Conformal p-values: the share of held-out rows that were as unfamiliar, which bounds false alarms."""
         return self._calibration.novelty_p(self.log_evidence)
 
     @property

@@ -36,9 +36,9 @@ class Calibration:
     def of_folds(cls, log_evidence: Floats, folds: NDArray[np.int64]) -> "Calibration":
         """Return the calibration of an ensemble whose members each held out a fold of their own.
 
-        No row is new to all members, and what a member was trained on looks more familiar to it than it should. So its
-        evidence there is replaced by that of the same rank among held-out rows, of all members together: their median
-        evidence is the same, and every row is among the held-out ones once.
+        No row is new to all members, and rows look too familiar to a member that was trained on them. So its evidence
+        there is replaced by the evidence of the same rank among held-out rows of all members together: members have the
+        same median evidence, and every row is held out once.
 
         Args:
             log_evidence: The log evidence of every row by each member, (members, rows).
@@ -53,7 +53,7 @@ class Calibration:
 
     @classmethod
     def of(cls, log_evidence: Floats, scores: Floats | None) -> "Calibration":
-        """Return the calibration by the evidence and the scores of held-out rows."""
+        """Return the calibration from the evidence and the scores of held-out rows."""
         return cls(np.sort(log_evidence), None if scores is None else np.sort(scores))
 
     def novelty_p(self, log_evidence: Floats) -> Floats:
@@ -63,7 +63,7 @@ class Calibration:
         return p
 
     def threshold(self, coverage: float) -> float | None:
-        """Return the score that covers, inf if there are too few rows for it, None without scores."""
+        """Return the score that gives the coverage; inf if there are too few rows, None without scores."""
         if self.scores is None:
             return None
         rank = math.ceil((len(self.scores) + 1) * coverage - 1e-9)

@@ -23,11 +23,11 @@ from natpn.outputs import HIDDEN, Kind, check_apart, check_writable, directory, 
 
 SCHEMA = 4
 CONFIG, TENSORS = "config.json", "model.safetensors"
-_DEEPEST = 20  # lists and objects inside each other
+_DEEPEST = 20  # nested lists and objects
 _NOTES = "table.json"  # where the command line of natpn 0.1.0 kept what is now under "table" in config.json
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STAGED = re.compile(rf"\.natpn-({_HASH.pattern})\.safetensors")
-_ATTEMPTS = 5  # a reader that comes between the steps of a save looks again
+_ATTEMPTS = 5  # a reader that comes between two steps of a save tries again
 
 
 def checksum(config: dict[str, Any]) -> str:
@@ -60,7 +60,7 @@ def read(place: str | PathLike[str]) -> tuple[dict[str, Any], bytes]:
         named = config.get("tensors_sha256")
         names = [TENSORS, *([_staged(named)] if isinstance(named, str) and _HASH.fullmatch(named) else [])]
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # it may get its other name at this moment
+            with contextlib.suppress(FileNotFoundError):  # it may be renamed at this moment
                 content = (path / name).read_bytes()
                 if _sha256(content) == named:
                     return config | {"table": _notes(path, config)}, content

@@ -29,7 +29,7 @@ Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
 @dataclass(frozen=True)
 class Model:
-    """Everything that answers need, and nothing of how it was found.
+    """Everything that answers need.
 
     Attributes:
         inputs: How rows become what the network sees.
@@ -134,7 +134,7 @@ class Model:
     def member(self, i: int) -> Self:
         """Return a model with one network of an ensemble.
 
-        Its `novelty_p` is by the ensemble's rows, of whose evidence each network has the same share.
+        Its `novelty_p` compares with the ensemble's held-out rows, of whose evidence each network has an equal share.
         """
         share = self.calibration.log_evidence - np.log(len(self.members))
         return replace(self, network=self.members[i], calibration=replace(self.calibration, log_evidence=share))
@@ -142,7 +142,7 @@ class Model:
     # Calibration.
 
     def calibrated(self, encoded: Tensor, y: Floats, conformal: bool) -> Self:
-        """Return the model with what held-out rows show: how familiar they are, and how far intervals have to go.
+        """Return the model calibrated on held-out rows: how familiar they are, and how wide intervals have to be.
 
         Args:
             encoded: The rows, as `inputs` encodes them.
@@ -161,7 +161,7 @@ class Model:
         return replace(self, calibration=calibration)
 
     def calibrated_by_folds(self, encoded: Tensor, folds: Tensor) -> Self:
-        """Return the ensemble with what the rows show that each member held out.
+        """Return the ensemble calibrated on the rows that its members held out.
 
         Args:
             encoded: All rows, as `inputs` encodes them.

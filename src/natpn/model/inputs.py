@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from natpn.tabular import TableTransform
+from natpn.tabular import Column, TableTransform
 
 Indices = NDArray[np.intp]
 
@@ -20,6 +20,22 @@ class Inputs(ABC):
     """What was learned about inputs in training: how to turn them into what the network sees."""
 
     kind: str
+    has_surprise = False  # whether the last number of a transformed input is its surprise, which encoders ignore
+
+    @property
+    def columns(self) -> list[Column] | None:
+        """The columns of a table; None for other inputs."""
+        return None
+
+    @property
+    def n_numbers(self) -> int | None:
+        """How many first numbers of a transformed input are standardised numbers; None if it is no table."""
+        return None
+
+    @property
+    def encoder_shape(self) -> tuple[int, ...]:
+        """The shape of what an encoder reads of one transformed input."""
+        return (self.shape[0] - 1,) if self.has_surprise else self.shape
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
@@ -30,7 +46,7 @@ class Inputs(ABC):
         """Return inputs as the network sees them, one row each."""
 
     def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
-        """Return inputs that are among those of `fit` as they would look if `seen` had been the only ones."""
+        """Return training inputs as they would look if only `seen` had been in training."""
         return self.transform(X)
 
     def most_unusual(self, X: Any) -> list[str | None]:
@@ -69,6 +85,7 @@ class TableInputs(Inputs):
     """Tables: arrays of two dimensions and data frames."""
 
     kind = "table"
+    has_surprise = True
 
     def __init__(self, table: TableTransform | None = None) -> None:
         self.table = TableTransform() if table is None else table
@@ -83,10 +100,20 @@ class TableInputs(Inputs):
         return self.table.transform(X)
 
     def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
-        """Return the same columns, and the surprise of one who knows `seen`, as rare as events are by now."""
+        """Return the same columns, with the surprise that rows would have if only `seen` had been in training."""
         rows = self.transform(X)
         rows[:, -1] = TableTransform().fit(seen).as_rare_as(self.table).transform(X)[:, -1]
         return rows
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns as training showed them."""
+        return self.table.columns
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers come before the 0/1 columns."""
+        return self.table.n_numbers
 
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the column whose value is the most unusual against the training data."""
@@ -167,7 +194,7 @@ def read_dataset(data: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def as_array(X: Any) -> Any:
-    """Return tensors, and lists of more than two dimensions, as arrays, and all else as it is."""
+    """Return tensors and nested lists of more than two dimensions as arrays, and everything else unchanged."""
     if isinstance(X, Tensor):
         return X.detach().cpu().numpy()
     deep = X

@@ -1,6 +1,6 @@
 """What a model said of rows → the arrays that figures and sentences are made of.
 
-Of more than `MAX_ROWS` rows as many are used, evenly spaced.
+If there are more than `MAX_ROWS` rows, that many are used, evenly spaced.
 """
 
 from dataclasses import dataclass
@@ -77,12 +77,12 @@ class Facts:
 
 
 def evenly(n: int, most: int) -> NDArray[np.intp]:
-    """Return at most so many indices below n, evenly spaced."""
+    """Return at most `most` indices below n, evenly spaced."""
     return np.arange(n) if n <= most else np.arange(most) * n // most
 
 
 def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any], Any]:
-    """Return rows, targets and rows unlike training as the other functions want them.
+    """Check rows, targets and rows unlike training, and return them as arrays or tables.
 
     Raises:
         ValueError: If the model cannot be reported on, or targets do not fit the rows.
@@ -113,7 +113,7 @@ def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any]
 
 
 def collect(model: Model, judged: Judged) -> Facts:
-    """Return what a report says of rows that were judged: of many rows some, evenly spaced."""
+    """Return the facts of judged rows; of many rows only some, evenly spaced."""
     n = len(judged["log_prob"])
     index = evenly(n, MAX_ROWS)
     known = {name: values[index] for name, values in judged.items() if not name.startswith("ood_")}

@@ -1,8 +1,8 @@
 """Facts → figures, as SVG text to be put into a page.
 
-Nothing in a figure is fixed that the page should decide: colours are the page's variables (`--known`, `--test`,
-`--other`, `--faint`) and its text colour, and text is text in the page's font. Figures are drawn 5.2 inches wide, so
-that they can be read on a telephone. The text in them is natpn's own; labels and names of columns stay out of them.
+The page decides how figures look: colours are its variables (`--known`, `--test`, `--other`, `--faint`) and its text
+colour, and text is in its font. Figures are 5.2 inches wide, so that they can be read on a telephone. They contain no
+text of the user's, such as labels or names of columns.
 """
 
 import io
@@ -63,7 +63,7 @@ def draw(name: str, content: Callable[[Axes], None], height: float = 2.9) -> str
         content: Draws on the axes.
         height: In inches.
     """
-    # The settings are matplotlib's own with ours on top, whatever the user's are, and are put back afterwards.
+    # The user's settings are ignored, and restored afterwards.
     with mpl.rc_context(), style.context("default"):
         mpl.rcParams.update(_SETTINGS)
         figure = Figure(figsize=(5.2, height), layout="constrained")
@@ -193,7 +193,7 @@ def agreement(facts: Facts) -> str:
 
 
 def reliability_points(facts: Facts) -> tuple[Floats, Floats, Floats]:
-    """Return how sure the model was, the share that is right, and the rows, for each tenth of certainty with rows."""
+    """Return mean confidence, share of right answers and number of rows, for each tenth of confidence that has rows."""
     confidence = np.ones(0) if facts.confidence is None else facts.confidence
     step = np.clip((10 * confidence).astype(np.int64), 0, 9)
     count = np.bincount(step, minlength=10)
@@ -225,7 +225,7 @@ def error_groups(facts: Facts) -> tuple[Floats, Floats, Floats]:
 
 
 def is_logarithmic(facts: Facts) -> bool:
-    """Say whether true values span so much that only logarithmic axes show them."""
+    """Say whether true values span so many powers of ten that axes should be logarithmic."""
     low, high = facts.truth.min(), facts.truth.max()
     return bool(low > 0 and high > 200 * low and not facts.discrete)
 
@@ -275,7 +275,7 @@ def power(exponent: int) -> str:
 
 
 def _edges(sets: list[Floats]) -> Floats:
-    """Return common bins for all sets; what is far below training falls into the first."""
+    """Return common bins for all sets; rows far below training fall into the first bin."""
     known = sets[0][np.isfinite(sets[0])]
     bottom, top = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
     every = np.concatenate(sets)
@@ -287,7 +287,7 @@ def _edges(sets: list[Floats]) -> Floats:
 
 
 def _mark(axes: Axes, place: float, edges: Floats, text: str, top: float) -> None:
-    """Draw a line with a text on its roomier side that says what is left of it."""
+    """Draw a line, and on the side with more room a text that says what lies left of it."""
     if not edges[0] < place < edges[-1]:
         return
     axes.axvline(place, color=INK, lw=0.8, ls=":")

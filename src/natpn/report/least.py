@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.model import TableInputs
 from natpn.model.inputs import take
 from natpn.report import story
 from natpn.report.facts import Facts
@@ -63,7 +62,7 @@ def least_trusted(model: Any, X: Any, facts: Facts) -> list[Row]:
 
 def _unusual(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
     """Return column, value, usual values and whether it stands out, for each row; nothing without a table."""
-    if not isinstance(model.inputs_, TableInputs):
+    if model.inputs_.kind != "table":
         return [()] * n
     transform = model.inputs_.table
     names = transform.most_unusual(X)

@@ -22,8 +22,8 @@ _CONFUSIONS = 12
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure with what stands below it, and what it shows in words for those who do not see it."""
+class Drawing:
+    """A figure with its caption, and a description for readers who cannot see it."""
 
     svg: Markup
     alt: str
@@ -45,7 +45,7 @@ class Section:
     name: str
     title: str
     sentences: list[str]
-    picture: Picture | None = None
+    picture: Drawing | None = None
     body: str = ""
 
 
@@ -132,7 +132,7 @@ def _calibration(facts: Facts) -> Section:
             f"{story.share(s)} sure, {story.share(r)} right ({story.rows(int(n))})"
             for s, r, n in zip(sure, right, count, strict=True)
         )
-        picture = Picture(
+        picture = Drawing(
             Markup(figures.reliability(facts)),
             f"How often answers are right against how sure the model was: {points}. {sentences[0]}",
             "Answers in groups by how sure the model was of them; a larger dot is more rows, a line what chance leaves "
@@ -144,7 +144,7 @@ def _calibration(facts: Facts) -> Section:
         return Section("calibration", title, ["The targets are vectors, which have no intervals, so this is left out."])
     inside = facts.inside
     points = "; ".join(f"{p} %: {story.share(float(inside[i]))}" for i, p in ((1, 10), (9, 50), (17, 90)))
-    picture = Picture(
+    picture = Drawing(
         Markup(figures.coverage(facts)),
         f"Share of true values inside intervals that promise {points}. {sentences[0]}",
         "For intervals of every width: how many true values they should hold, and how many they do. On the dashed line "
@@ -159,7 +159,7 @@ def _familiarity(facts: Facts) -> Section:
     if facts.ood is not None:
         sets.append(("rows from elsewhere", facts.ood))
     medians = "; ".join(f"{name}: {_observations(float(np.median(values)))}" for name, values in sets)
-    picture = Picture(
+    picture = Drawing(
         Markup(figures.evidence(facts)),
         f"Histogram of the evidence. Medians, in observations: {medians}. {' '.join(sentences)}",
         "Evidence is how many observations the model’s knowledge of a row is worth: much near the training data, "
@@ -177,7 +177,7 @@ def _knowing(facts: Facts) -> Section:
     middle, _, _ = figures.error_groups(facts)
     values = ", ".join(story.share(float(m)) if facts.classes is not None else story.number(float(m)) for m in middle)
     what = "Share of wrong answers" if facts.classes is not None else "Median error"
-    picture = Picture(
+    picture = Drawing(
         Markup(figures.knowing(facts)),
         f"{what} in groups of rows, from the least to the best known: {values}. {sentences[0]}",
         f"{what} in each group, from the rows with the least evidence to those with the most. If the bars fall from "
@@ -201,7 +201,7 @@ def _agreement(facts: Facts) -> Section:
             f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.",
         ]
     drawn = "" if len(facts) <= figures.POINTS else f" Of {story.rows(len(facts))}, {figures.POINTS:,} are drawn."
-    picture = Picture(
+    picture = Drawing(
         Markup(figures.agreement(facts)),
         f"True against predicted values. {' '.join(sentences)}",
         "Each point is a row; on the dashed line the prediction is the truth. Vertical bars are 90 % intervals of some "

@@ -1,8 +1,8 @@
 """What the same answer for every row would score: the baselines beside the scores of a model.
 
-The answer is the best that knows the targets themselves and nothing of the rows: for numbers their mean, and as a
-distribution the marginal of the model's family (for the CRPS, that of the targets as they are); for classes the most
-frequent one, and as probabilities the share of each. Precision and recall are of labels drawn by these shares.
+It is the best answer that knows the targets but not the rows. For numbers it is their mean, and as a distribution the
+marginal of the model's family (for the CRPS, the targets' own distribution). For classes it is the most frequent one,
+and as probabilities the share of each. Precision and recall are those of labels drawn by these shares.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def baselines(model: Any, y: Any) -> dict[str, float]:
         y: The targets of the rows.
 
     Returns:
-        Scores by the names of `natpn.report.scores`, of those for which such an answer means something.
+        Scores by name, for those metrics in which such an answer makes sense.
     """
     if model.family_.is_classes:
         return _classes(encode_labels(np.asarray(y), model.classes_), len(model.classes_))

@@ -71,7 +71,7 @@ def _share_of(rows: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Flo
 
 
 def _if_finite(function: Callable[[Floats, Floats], float], otherwise: float) -> Callable[[Floats, Floats], float]:
-    """Let scikit-learn calculate where it can: it refuses infinite predictions, which a mean that is none is."""
+    """Return a function of scikit-learn's, which refuses infinite predictions, with a value for these."""
     return lambda truth, said: float(function(truth, said)) if np.isfinite(said).all() else otherwise
 
 

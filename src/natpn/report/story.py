@@ -1,6 +1,6 @@
-"""Numbers → sentences: what each figure says about this model, to a reader who has never heard of evidence.
+"""Numbers → sentences: what each figure says about this model, for a reader who has never heard of evidence.
 
-A difference is called one only if chance alone would rarely make it: two standard errors for shares, a one-sided test
+A difference is mentioned only if chance alone would rarely produce it: two standard errors for shares, a one-sided test
 at 5 % for errors (Fisher's for classes, Mann and Whitney's for numbers). The first sentence of each list is the short
 form.
 """
@@ -22,7 +22,7 @@ FEW = 20  # rows below which nothing is compared
 
 
 def share(x: float) -> str:
-    """Return a share between 0 and 1 in %, never rounded to all or nothing.
+    """Return a share between 0 and 1 in %, never rounded to 0 or 100.
 
     Examples:
         >>> share(0.341), share(0.004), share(0.9999), share(1.0), share(0.00001)
@@ -38,7 +38,7 @@ def share(x: float) -> str:
 
 
 def number(x: float) -> str:
-    """Return a number with three digits that count.
+    """Return a number with three significant digits.
 
     Examples:
         >>> number(1234.5), number(0.00012345), number(12.0), number(-2.5e9), number(float("inf"))
@@ -89,7 +89,7 @@ def model(fitted: Any, facts: Facts) -> list[str]:
 
 
 def scores(facts: Facts) -> list[str]:
-    """Say how good the predictions are, beside the plainest guess."""
+    """Say how good the predictions are, compared with the simplest guess."""
     if facts.classes is not None:
         counts = np.bincount(facts.truth.astype(np.int64), minlength=len(facts.classes))
         return [

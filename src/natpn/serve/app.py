@@ -1,4 +1,4 @@
-"""The routes: what is asked, what is answered, and what every request passes through."""
+"""The routes of the server, and how request bodies are read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -18,10 +18,9 @@ from natpn.serve.batching import Batcher
 from natpn.serve.bounds import Bounds
 from natpn.serve.errors import RequestError
 from natpn.serve.gate import GONE, PAGE, Gate, as_json
-from natpn.serve.metrics import CONTENT_TYPE, Metrics
 from natpn.serve.predictor import Predictor
-from natpn.serve.rows import ArrayReader, Row, TableReader
-from natpn.serve.schema import columns_of
+from natpn.serve.prometheus import CONTENT_TYPE, Metrics
+from natpn.serve.request_rows import ArrayReader, Row, TableReader
 from natpn.tabular.texts import brief
 from natpn.tabular.written import PLAIN, Written
 
@@ -29,7 +28,7 @@ MAX_BODY = 16 * 2**20
 MAX_ROWS = 100_000
 MAX_CURVES = 100
 BODY_SECONDS = 30.0
-# Bytes of all bodies that are held at once: many large requests together must not use up the memory.
+# All bodies in memory together may be this many times the limit of one.
 HELD = 16
 _LARGE_BODY = 2**16
 _MANY_ANSWERS = 1_000
@@ -51,8 +50,8 @@ def create_app(
         token: What clients must send as `Authorization: Bearer …`; None asks for nothing.
         max_body: How many bytes a body may have.
         max_rows: How many rows a request may have.
-        allow_hosts: Names by which the server may be asked, besides addresses and localhost. With a token and no names
-            here, every name will do: a page of another site that takes a name of this server does not know the token.
+        allow_hosts: Host names that are accepted, besides addresses and localhost. With a token and no names here,
+            every name is accepted: a page of another site that points its name here does not know the token.
         written: How a CSV writes values.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
@@ -65,7 +64,7 @@ def create_app(
     predictor = Predictor(fitted)
     batcher = Batcher[Row, dict[str, Any]](predictor.answers)
     metrics = Metrics()
-    columns, shape = columns_of(fitted), fitted.inputs.shape
+    columns, shape = fitted.inputs.columns, fitted.inputs.shape
     reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     bounds = (
         Bounds.of_array(shape, max_rows) if columns is None else Bounds.of_table([c.name for c in columns], max_rows)
@@ -90,7 +89,7 @@ def create_app(
         title="natpn",
         version=predictor.about()["natpn"],
         description=openapi.DESCRIPTION,
-        docs_url=None,  # they load their scripts from elsewhere
+        docs_url=None,  # their scripts would be loaded from another site
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -170,7 +169,7 @@ class Bodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Give the body, and count its bytes as long as it is in use."""
+        """Yield the body, and count its bytes while it is in use."""
         chunks: list[bytes] = []
         size = 0
         try:
@@ -217,7 +216,7 @@ def _flag(request: Request, name: str) -> bool:
 
 
 def _in_pieces(answers: list[dict[str, Any]]) -> bytes:
-    """Return many answers as JSON, piece by piece: no one else runs while orjson does."""
+    """Return many answers as JSON, piece by piece: orjson holds the interpreter lock while it runs."""
     pieces = (answers[start : start + _MANY_ANSWERS] for start in range(0, len(answers), _MANY_ANSWERS))
     return b'{"rows":[' + b",".join(orjson.dumps(piece, default=str)[1:-1] for piece in pieces) + b"]}"
 
@@ -233,7 +232,7 @@ def _add_errors(app: FastAPI) -> None:
     async def refuse(request: Request, error: Exception) -> Response:
         if not isinstance(error, RequestError):
             raise error
-        # Whoever sends too much would send the rest into the next request.
+        # The rest of a body that is too large would be read as the next request.
         close = {"connection": "close"} if error.status in (408, 413, 503) else {}
         retry = {"retry-after": "1"} if error.status == 503 else {}
         return as_json(error.body(), error.status, close | retry)

@@ -1,4 +1,4 @@
-"""Concurrent requests in one prediction.
+"""Answer concurrent requests by one prediction.
 
 A prediction of many rows takes hardly longer than one of a single row. Requests that come while a prediction runs wait,
 and are answered together by the next. If the last prediction had several requests, the next waits for as many, up to
@@ -30,7 +30,7 @@ class Batcher(Generic[In, Out]):
 
     Args:
         function: Answers rows, one answer each. It must be safe in a thread.
-        max_rows: How many rows a batch has at most. Requests that are larger run apart, in a second thread.
+        max_rows: The most rows of a batch. Larger requests run in a second thread.
     """
 
     def __init__(self, function: Callable[[Sequence[In]], Sequence[Out]], max_rows: int = MAX_ROWS) -> None:
@@ -85,7 +85,7 @@ class Batcher(Generic[In, Out]):
                     request.answer.set_exception(answer)
                 else:
                     request.answer.set_result(answer)
-            # Those who were answered may ask again at once; let them, before looking who is there.
+            # Clients may ask again at once: let their requests arrive before the next batch is taken.
             await asyncio.sleep(0)
 
     async def _linger(self) -> None:
@@ -112,7 +112,7 @@ class Batcher(Generic[In, Out]):
         return batch
 
     def _answer(self, batch: list[_Request[In, Out]]) -> list[tuple[_Request[In, Out], Sequence[Out] | Exception]]:
-        """Answer a batch; if that fails, each request alone, so that only the guilty one fails."""
+        """Answer a batch; if it fails, answer each request alone, so that only the faulty one fails."""
         try:
             answers = self._function([row for request in batch for row in request.rows])
         except Exception as error:

@@ -1,7 +1,7 @@
-"""How much structure a body may have: no more than the rows that it can hold.
+"""How many lists and values a body may have: no more than its rows can need.
 
-A parser makes an object of every list and every value. Sixteen megabytes of `[]` become a gigabyte, and no one else is
-answered meanwhile. So brackets and commas are counted first, which takes a few milliseconds.
+A parser makes an object of every list and every value: sixteen megabytes of `[]` become a gigabyte, and no other
+request is answered meanwhile. So brackets and commas are counted first, which takes a few milliseconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from natpn.serve.errors import RequestError
 
-# What is no more than this is parsed in any case, so that the answer can say what is wrong with it.
+# Up to this many are always parsed, so that the answer can say what is wrong.
 FREE = 100_000
 
 
@@ -65,7 +65,7 @@ class Bounds:
     def _check(
         self, body: bytes, signs: bytes, most: int, what: str, prepare: Callable[[bytes], bytes] = bytes
     ) -> None:
-        # Those inside of texts are few, as a rule: the quotes are looked at only if the count is too high.
+        # Few of them are inside texts as a rule, so quotes are looked at only if the count is too high.
         if sum(body.count(sign) for sign in signs) > most and _outside_texts(prepare(body), signs) > most:
             raise RequestError(
                 413,
@@ -75,7 +75,7 @@ class Bounds:
 
 
 def _without_escapes(body: bytes) -> bytes:
-    """Take away quotes that do not end a text of JSON."""
+    """Remove escaped quotes, which do not end a text of JSON."""
     return body.replace(rb"\\", b"").replace(rb"\"", b"")
 
 

@@ -1,8 +1,8 @@
 """Connections: how long a client may keep the server waiting, and how many may be open.
 
 A connection is closed if its request does not come in time, if the head of it is too large, or if its answer is not
-taken in time. Where there are too many, the one that has kept the server waiting longest makes room; a request that is
-being answered is never cut short. So however many say nothing, others are heard.
+taken in time. If there are too many, the one that has kept the server waiting longest is closed; a request that is
+being answered is never cut short. So silent clients, however many, do not lock out others.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Connection(HttpToolsProtocol):
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, but no head without end."""
+        """Take bytes, and refuse a head that is too large."""
         if self._reading is None:
             self._await(HEAD_SECONDS)
         self._loose += len(data)
@@ -64,7 +64,7 @@ class Connection(HttpToolsProtocol):
             self._await(HEAD_SECONDS)
 
     def on_headers_complete(self) -> None:
-        """Give the body its time."""
+        """Start the clock for the body."""
         self._loose = 0
         self._await(REQUEST_SECONDS)
         super().on_headers_complete()
@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Stop the clock: it is the server's turn."""
+        """Stop the clock while the server answers."""
         self._loose = 0
         if self._reading is not None:
             self._reading.cancel()
@@ -83,7 +83,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Give the client its time to take the answer."""
+        """Start the clock for the client to take the answer."""
         self._since = self.loop.time()
         self._answered = True
         if self._writing is None and self.transport.get_write_buffer_size():
@@ -120,5 +120,5 @@ class Connection(HttpToolsProtocol):
         ]
         if waiting:
             oldest = min(waiting, key=lambda connection: (connection._answered, connection._since))
-            self.connections.discard(oldest)  # it is gone only in the next turn of the loop
+            self.connections.discard(oldest)  # it is removed only in the next turn of the loop
             oldest.transport.abort()

@@ -1,8 +1,8 @@
 """Predictive distributions as points to draw, beside the prior's.
 
-Numbers get densities, counts and truth values probabilities, classes one bar each; vectors have no curve. The window
-holds the usual targets of training, where the model knows them, and what the predictive distribution holds: from 1 % to
-99 %, or from 10 % to 90 % if its tails are so heavy that the rest would be a spike.
+Numbers get densities, counts and booleans probabilities, and classes one bar each; vectors have no curve. The window
+holds the usual targets of training, if the model knows them, and the middle of the predictive distribution: from 1 % to
+99 %, or from 10 % to 90 % if heavy tails would squeeze the rest into a spike.
 """
 
 from typing import Any

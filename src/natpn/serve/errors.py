@@ -30,10 +30,10 @@ class RequestError(Exception):
 
 def listed(names: Sequence[str]) -> str:
     """Return some names for a message."""
-    first = ", ".join(map(brief, names[:10]))  # of millions, no more are looked at
+    first = ", ".join(map(brief, names[:10]))  # no more are compared, however many there are
     return first + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def near(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that was meant, perhaps."""
+    """Return the name that was probably meant."""
     return next(iter(difflib.get_close_matches(name[:100], list(names)[:1000], n=1)), None)

@@ -13,11 +13,11 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from natpn.serve.errors import RequestError
-from natpn.serve.metrics import Metrics
+from natpn.serve.prometheus import Metrics
 from natpn.tabular.texts import brief
 
 MAX_REQUESTS = 1_000
-# What a request is counted as whose client hung up: no answer was sent. The number is nginx's.
+# The status under which a request is counted whose client hung up; the number is nginx's.
 GONE = 499
 _LOG = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Gate:
         app: The application behind it.
         metrics: Where requests are counted.
         token: The token to ask for, if any.
-        hosts: The names by which the server may be asked, besides addresses and localhost; None allows every name.
+        hosts: Host names that are accepted, besides addresses and localhost; None accepts every name.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, token: str | None, hosts: Iterable[str] | None) -> None:
@@ -79,7 +79,7 @@ class Gate:
         except ClientDisconnect:
             status = GONE
         except Exception:
-            # Told to the log, and not to the client, whose connection lives on.
+            # The log is told, the client is not; its connection stays open.
             _LOG.exception("%s %s failed", scope["method"], path)
             if not started:
                 error = RequestError(500, "Something went wrong in the server. Its log says what.")
@@ -106,7 +106,7 @@ class Gate:
         return None
 
     def _is_own(self, host: str) -> bool:
-        """Whether a page of another site cannot have asked: its browser sends that site's name, and never another."""
+        """Say whether the host is ours: a browser on a page of another site sends that site's name."""
         name = _name(host)
         try:
             ipaddress.ip_address(name)

@@ -1,8 +1,21 @@
-"""The words and schemas of the OpenAPI description that FastAPI cannot guess."""
+"""The words and schemas of the OpenAPI description that FastAPI cannot guess.
+
+The values of a row, and what `GET /model` tells a form about them:
+
+| kind | one value | what the form is told |
+|---|---|---|
+| number | a finite number | minimum, maximum, mean, deviation, quantiles, whether all are whole |
+| category | a text; a number or a truth value too if training's levels were such | levels with their shares |
+| boolean | true or false | the share of true |
+| date | a text in ISO form, with a time zone if training's dates had one | earliest, latest |
+| empty | anything but a list or an object: training had no value at all | |
+
+In every kind null stands for a missing value. A text may stand for a value of any kind, and is read as in a CSV file
+(`natpn.tabular.texts`).
+"""
 
 from typing import Any
 
-from natpn.serve.schema import row_schema
 from natpn.tabular import Column
 
 DESCRIPTION = """Predictions of a Natural Posterior Network, with how much it knows.
@@ -68,7 +81,7 @@ def predict_operation(
     columns: list[Column] | None, shape: tuple[int, ...], max_rows: int, max_body: int
 ) -> dict[str, Any]:
     """Return what `POST /predict` takes and answers."""
-    one = _nested(shape) if columns is None else row_schema(columns)
+    one = _nested(shape) if columns is None else _row_schema(columns)
     many = {
         "type": "object",
         "required": ["rows"],
@@ -117,3 +130,14 @@ def _nested(shape: tuple[int, ...]) -> dict[str, Any]:
     for size in reversed(shape):
         schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
     return schema
+
+
+def _row_schema(columns: list[Column]) -> dict[str, Any]:
+    """Return the JSON schema of one row."""
+    return {
+        "type": "object",
+        "properties": {column.name: column.schema for column in columns},
+        "required": [column.name for column in columns],
+        "additionalProperties": False,
+        "example": {column.name: column.usual for column in columns},
+    }

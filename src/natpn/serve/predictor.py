@@ -8,8 +8,8 @@ import numpy as np
 
 from natpn.model import NOVEL, PIECE, Labels, Model, PredictiveDistribution
 from natpn.serve.curves import curves
-from natpn.serve.rows import Row
-from natpn.serve.schema import columns_of, features
+from natpn.serve.request_rows import Row
+from natpn.tabular import Column
 
 COVERAGE = 0.9
 
@@ -23,8 +23,7 @@ class Predictor:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._columns = columns_of(model)
-        plain = self._columns is None or all(column.numeric for column in self._columns)
+        plain = all(column.numeric for column in model.inputs.columns or [])
         self._dtype: Any = np.float64 if plain else object
 
     def answers(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -42,13 +41,13 @@ class Predictor:
 
     def about(self) -> dict[str, Any]:
         """Describe the model: features, targets, and how it was trained."""
-        model, columns = self._model, self._columns
+        model, columns = self._model, self._model.inputs.columns
         classes = model.targets.classes.tolist() if isinstance(model.targets, Labels) else []
         return {
             "kind": "classes" if model.family.is_classes else "numbers",
             "family": repr(model.family),
             "classes": classes,
-            "features": None if columns is None else features(columns),
+            "features": None if columns is None else [_described(column) for column in columns],
             "shape": None if columns is not None else list(model.inputs.shape),
             "coverage": COVERAGE,
             "novel_below": NOVEL,
@@ -69,3 +68,8 @@ class Predictor:
     def _answers(self, rows: Sequence[Row]) -> Iterator[PredictiveDistribution]:
         for start in range(0, len(rows), PIECE):
             yield from self._model.answers(self._array(rows[start : start + PIECE]))
+
+
+def _described(column: Column) -> dict[str, Any]:
+    """Describe a feature, with a usual value that a form may begin with."""
+    return {"name": column.name, "kind": column.kind, **column.described, "usual": column.usual}

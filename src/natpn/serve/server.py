@@ -1,4 +1,4 @@
-"""The process that serves: one socket, one model, and an end that finishes what was begun."""
+"""The server process: one socket, one model, and an orderly end."""
 
 import contextlib
 import gc
@@ -18,8 +18,8 @@ from natpn.tabular.written import Written
 
 _SHUTDOWN_SECONDS = 60
 _CONNECTIONS = 2_000
-_OTHER_FILES = 100  # that the process has open besides connections
-# Longer than clients keep a connection: one that asks while the server hangs up would get no answer.
+_OTHER_FILES = 100  # open files besides connections
+# Longer than clients keep a connection, or a request could arrive while the server closes it.
 _KEEP_ALIVE = 75
 # The event loop and the predictions take turns; by default each may keep the other waiting for 5 ms.
 _TURN = 0.001
@@ -63,10 +63,10 @@ def run(
         allow_hosts=names,
         written=Written.of_table(table),
     )
-    torch.set_num_threads(1)  # rows are few, and the other cores are for others
+    torch.set_num_threads(1)  # batches are small, and the other cores are left to others
     sys.setswitchinterval(_TURN)
     gc.collect()
-    gc.freeze()  # what is here stays; to look through all of it again and again would stop the server for 100 ms
+    gc.freeze()  # what exists now stays: collecting it again and again would stop the server for 100 ms each time
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=2048) as listener:
         shown = f"[{host}]" if ":" in host else host
@@ -91,7 +91,7 @@ def run(
 
 
 def _connections() -> int:
-    """Return how many connections may be open, and let the process have as many files if the system allows it."""
+    """Return how many connections may be open, after raising the limit of open files as far as the system allows."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

@@ -22,7 +22,7 @@ from natpn.estimators.building import paper_encoder
 from natpn.estimators.classes import ClassTargets
 from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.numbers import NumberTargets
-from natpn.model import PIECE, TableInputs
+from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
 from natpn.training.staged import batch_size
 from natpn_paper.baselines.answers import Answer, BaselineClassDistribution, BaselineDistribution
@@ -138,7 +138,7 @@ class Baseline(DataEstimator):
         self.history_ = []
         self.network_ = self._train(data, seed).eval().requires_grad_(False)
         # Tables are predicted in float64, where the answer to a row does not depend on the rows beside it.
-        if isinstance(self.inputs_, TableInputs) and _device(self.network_).type != "mps":
+        if self.inputs_.kind == "table" and _device(self.network_).type != "mps":
             self.network_.double()
 
     def _train(self, data: Prepared, seed: int) -> nn.Module:
@@ -184,8 +184,7 @@ class Baseline(DataEstimator):
         )
 
     def _encoder(self) -> nn.Module:
-        shape, surprise = self.inputs_.shape, isinstance(self.inputs_, TableInputs)
-        return paper_encoder((shape[0] - 1,) if surprise else shape, surprise, self.encoder, int(self.latent_dim))
+        return paper_encoder(self.inputs_, self.encoder, int(self.latent_dim))
 
     def _check_parameters(self) -> None:
         check_whole(self, "latent_dim")

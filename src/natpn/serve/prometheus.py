@@ -1,6 +1,6 @@
 """Numbers about what the server does, as Prometheus reads them.
 
-Totals grow for ever, and Prometheus takes their rate. Two gauges show drift to the bare eye: the share of rows flagged
+Counters only grow, and Prometheus takes their rate. Two gauges show drift at a glance: the share of rows flagged
 as novel and the mean familiarity, over about the last thousand rows: m ← m + (x − m)·k/n for k rows of mean x, where n
 counts the rows so far, k included, but at most 1,000.
 """

@@ -80,7 +80,7 @@ def _is_ours(file: IO[bytes]) -> bool:
     """Say whether a file is an ONNX model with the metadata that natpn writes."""
     try:
         proto = _import_onnx().load(file, load_external_data=False)
-    except Exception:  # the libraries raise many kinds for what is no model
+    except Exception:  # the libraries raise many kinds of errors for a file that is no model
         return False
     return {"natpn", "estimator"} <= {entry.key for entry in proto.metadata_props}
 
@@ -89,7 +89,7 @@ ONNX = Kind("an ONNX file that natpn wrote", _is_ours)
 
 
 def _check_place(place: Path) -> None:
-    """Raise where no file can be or another one is, before the work and not after it."""
+    """Raise before the work if the file cannot be written, or is not ours."""
     if place.is_dir():
         raise IsADirectoryError(f"{place}: it is a directory; name a file, such as {place / 'model.onnx'}")
     if not place.parent.is_dir():
@@ -171,7 +171,7 @@ def _translate(answers: Answers) -> Any:
 
 
 def _exact_scalar(s: float, dtype: int = -1, layout: str = "", device: str = "", pin_memory: bool = False) -> Any:
-    """Translate a number as what it is: torch's own translation rounds it to float32 first."""
+    """Translate a number exactly: torch's own translation rounds it to float32 first."""
     onnx, opset = _import_onnx(), importlib.import_module("onnxscript").opset20
     kind = onnx.TensorProto.FLOAT if dtype == -1 else dtype
     return opset.Constant(value=onnx.helper.make_tensor("number", kind, [], [s]))
@@ -185,7 +185,7 @@ def _parts(network: nn.Module) -> str:
 
 
 def _forget_the_code(proto: Any) -> None:
-    """Remove what the translation noted about lines of code: half of a small file, with paths of this machine."""
+    """Remove the translation's notes about lines of code: half of a small file, with paths of this machine."""
     for graph in [proto.graph, *proto.functions]:
         graph.ClearField("metadata_props")
         graph.ClearField("doc_string")
@@ -197,7 +197,7 @@ def _forget_the_code(proto: Any) -> None:
 
 
 def _name_the_rows(graph: Any) -> None:
-    """Call the dimension that is free by its name."""
+    """Name the free dimension."""
     symbol = graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in [*graph.input, *graph.output, *graph.value_info]:
         for dim in value.type.tensor_type.shape.dim:
@@ -207,7 +207,7 @@ def _name_the_rows(graph: Any) -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep to itself what torch remarks about its own deprecations and about packages that are not needed."""
+    """Silence torch's remarks about its own deprecations and about packages that are not needed."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
