@@ -1,0 +1,254 @@
+"""Tables on disk that need not fit into memory, read piece by piece.
+
+    X = natpn.data.parquet("trips/")
+    NatPNRegressor().fit(X, "fare")
+
+pyarrow reads the files. What is added here is the order of the pieces, which does not depend on how many processes
+share them, and errors that name the file.
+"""
+
+import glob
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BATCH = 65_536
+"""Rows that are read at once."""
+
+_PARTITION = re.compile(r"([^=/]+)=([^/]*)")
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what Hive writes for a missing value
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A row group of a file.
+
+    Attributes:
+        path: The file.
+        group: The number of the row group.
+        n_rows: Its rows.
+    """
+
+    path: str
+    group: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Files:
+    """The rows of Parquet files, which are read when they are needed.
+
+    Attributes:
+        schema: The columns, those of Hive's partitions last.
+        pieces: The row groups that have rows, sorted by the names of files.
+        places: The values of partitions, by file and column.
+        stamps: Size and time of each file when it was first looked at.
+    """
+
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+    places: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    stamps: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        names: list[str] = self.schema.names
+        return names
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return sum(piece.n_rows for piece in self.pieces)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files, in order."""
+        return list(self.stamps)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of names, sizes and times of the files, to know them again."""
+        return hashlib.sha256(repr(sorted(self.stamps.items())).encode()).hexdigest()
+
+    def of(self, path: str) -> "Files":
+        """Return one of the files."""
+        own = tuple(piece for piece in self.pieces if piece.path == path)
+        return Files(self.schema, own, {path: self.places.get(path, {})}, {path: self.stamps[path]})
+
+    def batches(
+        self, columns: Sequence[str] | None = None, pieces: Iterable[Piece] | None = None, size: int = BATCH
+    ) -> Iterator[pa.Table]:
+        """Yield the rows of some pieces, at most `size` at once.
+
+        Args:
+            columns: Which columns, in this order; all if None.
+            pieces: Which row groups, in this order; all if None.
+            size: How many rows at once.
+
+        Raises:
+            ValueError: If a file cannot be read, or has changed since it was first looked at.
+        """
+        names = self.names if columns is None else list(columns)
+        wanted = pa.schema([self.schema.field(name) for name in names])
+        for piece in self.pieces if pieces is None else pieces:
+            self._check_unchanged(piece.path)
+            values = self.places.get(piece.path, {})
+            own = [name for name in names if name not in values]
+            try:
+                with pq.ParquetFile(piece.path, memory_map=False) as file:
+                    for batch in file.iter_batches(size, [piece.group], own):
+                        yield _conformed(pa.Table.from_batches([batch]), values, wanted)
+            except (OSError, pa.ArrowException) as error:
+                raise _unreadable(piece.path, error) from None
+
+    def _check_unchanged(self, path: str) -> None:
+        if _stamp(path) != self.stamps[path]:
+            raise ValueError(f"{path}: the file changed while it was read; start again when nothing writes to it")
+
+
+def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Files:
+    """Return the rows of Parquet files; only the ends of the files are read yet, which describe them.
+
+    Args:
+        path: A file, a directory with all below it, a glob such as "trips/2024-*.parquet", or a list of these. Names
+            that begin with a dot or an underscore are passed over in directories. Directories of the form
+            `column=value` are columns.
+
+    Raises:
+        ValueError: If there is no such file, a file is damaged, or the files have different columns.
+    """
+    given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    files = list(dict.fromkeys(name for one in given for name in _listed(os.fspath(one))))
+    stamps = {name: _stamp(name) for name in files}
+    places = _partitions(files)
+    pieces: list[Piece] = []
+    schemas: dict[str, pa.Schema] = {}
+    for name in files:
+        try:
+            with pq.ParquetFile(name) as file:
+                described = file.metadata
+                schemas[name] = file.schema_arrow.remove_metadata()
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(name, error) from None
+        groups = (Piece(name, i, described.row_group(i).num_rows) for i in range(described.num_row_groups))
+        pieces += [piece for piece in groups if piece.n_rows]
+    schema = _common(schemas)
+    for column in next(iter(places.values()), {}):
+        if column in schema.names:
+            raise ValueError(f"{files[0]}: {column!r} is a column of the file and of its directory; rename one of them")
+        kind = pa.int64() if all(isinstance(v[column], int | None) for v in places.values()) else pa.string()
+        schema = schema.append(pa.field(column, kind))
+    if not pieces:
+        raise ValueError(f"{given[0]}: the files have no rows; give some that do")
+    return Files(schema, tuple(pieces), places, stamps)
+
+
+def _listed(path: str) -> list[str]:
+    """Return the files that a path stands for, sorted by name."""
+    if os.path.isdir(path):
+        found = [
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+        ]
+        other = next((name for name in sorted(found) if not name.endswith((".parquet", ".pq"))), None)
+        if other is not None:
+            raise ValueError(f"{other}: expected Parquet files alone in {path}; move it away, or give a glob such as "
+                             f"{os.path.join(path, '*.parquet')}")  # fmt: skip
+    elif os.path.exists(path):
+        found = [path]
+    else:
+        found = [name for name in glob.glob(path, recursive=True) if os.path.isfile(name)]
+    if not found:
+        raise ValueError(f"{path}: there are no files; give a file, a directory or a glob such as 'trips/*.parquet'")
+    return sorted(found)
+
+
+def _partitions(files: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the values that the directories of files state, by file and column."""
+    found = {name: dict(_PARTITION.fullmatch(part).groups() for part in Path(name).parent.parts if "=" in part and _PARTITION.fullmatch(part)) for name in files}  # type: ignore[union-attr]  # fmt: skip
+    columns = {tuple(values) for values in found.values()}
+    if len(columns) > 1:
+        first, other = (next(name for name in files if tuple(found[name]) == c) for c in sorted(columns)[:2])
+        raise ValueError(f"{other}: its directories name other columns than those of {first}; give one of them")
+    for column in next(iter(columns), ()):
+        texts = [values[column] for values in found.values()]
+        whole = all(text == _NOTHING or re.fullmatch(r"-?\d{1,18}", text) for text in texts)
+        for values in found.values():
+            text = values[column]
+            values[column] = None if text == _NOTHING else int(text) if whole else text  # type: ignore[assignment]
+    return found if columns != {()} else {}
+
+
+def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
+    """Return the columns that all files have, with types that hold the values of all.
+
+    Raises:
+        ValueError: If a file has other columns, or values of another kind.
+    """
+    first = next(iter(schemas))
+    kinds = {f.name: f.type for f in schemas[first]}
+    for name, schema in schemas.items():
+        for column in [*kinds, *schema.names]:
+            if column not in schema.names or column not in kinds:
+                lacks, has = (name, first) if column not in schema.names else (first, name)
+                raise ValueError(f"{lacks}: it lacks the column {column!r} that {has} has; add it, with nulls if it is not known, or leave the file out")  # fmt: skip
+            kind = schema.field(column).type
+            try:
+                kinds[column] = _wider(kinds[column], kind)
+            except TypeError:
+                raise ValueError(f"{name}: the column {column!r} is {kind}, but {kinds[column]} in {first}; write it with the same type in all files") from None  # fmt: skip
+    return pa.schema(list(kinds.items()))
+
+
+def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """Return the type that holds values of both.
+
+    Raises:
+        TypeError: If there is none that means the same.
+    """
+    if one == other:
+        return one
+    if pa.types.is_null(one) or pa.types.is_null(other):
+        return other if pa.types.is_null(one) else one
+    plain = [t.value_type if pa.types.is_dictionary(t) else t for t in (one, other)]
+    if all(pa.types.is_string(t) or pa.types.is_large_string(t) for t in plain):
+        return pa.string()
+    if all(pa.types.is_integer(t) or pa.types.is_floating(t) for t in plain):
+        return pa.int64() if all(pa.types.is_signed_integer(t) for t in plain) else pa.float64()
+    if all(pa.types.is_timestamp(t) and t.tz == plain[0].tz for t in plain):
+        return pa.timestamp("ns" if "ns" in (plain[0].unit, plain[1].unit) else "us", plain[0].tz)
+    raise TypeError
+
+
+def _conformed(table: pa.Table, values: dict[str, Any], schema: pa.Schema) -> pa.Table:
+    """Return a batch with the columns of a schema, those of its partitions added."""
+    columns = [
+        pa.repeat(pa.scalar(values[f.name], f.type), len(table)) if f.name in values else table[f.name].cast(f.type)
+        for f in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    return found.st_size, found.st_mtime_ns
+
+
+def _unreadable(path: str, error: Exception) -> ValueError:
+    if isinstance(error, FileNotFoundError):
+        return ValueError(f"{path}: the file is gone; start again when nothing changes the directory")
+    reason = " ".join(str(error).split())[:200]
+    return ValueError(f"{path}: it cannot be read as Parquet ({reason}); write it again, or leave it out")

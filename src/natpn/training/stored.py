@@ -1,0 +1,225 @@
+"""Rows on disk: more than fit into memory, encoded once, and read in blocks.
+
+A `Store` is a scratch file of float32 rows (inputs, then targets). An epoch of `StoredRows` reads blocks in a random
+order, a buffer of them at a time, and shuffles the rows of the buffer. A pass over all rows may be several epochs, so
+that progress, validation and checkpoints come as often as for smaller data; the order depends on the seed and on the
+number of the epoch alone, so that a run that was interrupted goes on where it was.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from natpn import parallel
+from natpn.training.data import Batch, Function
+
+BLOCK = 8_192
+"""Rows that are read at once."""
+
+RUN = 256
+"""Rows that stand beside each other in a sample."""
+
+SAMPLED = 100_000
+"""Rows of a sample, of all processes together."""
+
+
+class Store:
+    """A scratch file of rows; it is gone when the process ends, however that happens.
+
+    Args:
+        n_inputs: How many numbers an input has.
+        directory: Where the file is; by default where the system puts such files.
+    """
+
+    def __init__(self, n_inputs: int, directory: str | None = None) -> None:
+        self.n_inputs = n_inputs
+        self.n_rows = 0
+        self._width: int | None = None
+        self._shape: tuple[int, ...] = ()
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="natpn-rows-", dir=directory)  # noqa: SIM115
+
+    def append(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        """Write rows at the end.
+
+        Raises:
+            OSError: If there is no room.
+        """
+        self._shape = y.shape[1:]
+        rows = np.concatenate([x, y.reshape(len(y), -1)], 1, dtype=np.float32)
+        self._width = rows.shape[1]
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(rows.data)
+        self.n_rows += len(rows)
+
+    def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of some rows."""
+        if self._width is None:
+            raise ValueError("store: expected rows, got none")
+        rows = torch.empty(min(stop, self.n_rows) - start, self._width)
+        self._file.seek(4 * start * self._width)
+        self._file.readinto(rows.numpy().data)  # type: ignore[attr-defined]
+        return rows[:, : self.n_inputs], rows[:, self.n_inputs :].reshape(len(rows), *self._shape)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+
+
+class StoredRows:
+    """The rows of a store, for training; each process has a store of its own.
+
+    Args:
+        store: The rows.
+        folds: Which member of an ensemble holds out each row, -1 for none; None if no member does.
+        seed: For the order of the rows.
+        buffer: How many rows are shuffled at once.
+        epoch: How many rows of all processes an epoch has.
+        member: The member whose fold is left out; None leaves all of them in.
+        function: What is done with inputs before they are handed out.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        folds: NDArray[np.int8] | None,
+        seed: int,
+        buffer: int,
+        epoch: int,
+        member: int | None = None,
+        function: Function = lambda x: x,
+    ) -> None:
+        self.store, self.folds, self.member, self.function = store, folds, member, function
+        self._seed, self._buffer, self._epoch = seed, max(buffer, BLOCK), epoch
+        self._passed: tuple[int, NDArray[np.int64]] | None = None
+
+    def __len__(self) -> int:
+        """Return how many rows all processes have together."""
+        return int(parallel.total(torch.tensor(self.store.n_rows)))
+
+    @property
+    def n_epochs(self) -> int:
+        """How many epochs a pass over all rows has."""
+        return max(1, round(len(self) / self._epoch))
+
+    def of(self, member: int) -> "StoredRows":
+        """Return the rows that a member of an ensemble trains on."""
+        return self._with(member, self.function)
+
+    def prepared(self, function: Function) -> "StoredRows":
+        """Return the rows with a function of their inputs in place of these."""
+        return self._with(self.member, function)
+
+    def _with(self, member: int | None, function: Function) -> "StoredRows":
+        return StoredRows(self.store, self.folds, self._seed, self._buffer, self._epoch, member, function)
+
+    def steps(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch, the same in all processes."""
+        counts = torch.zeros(parallel.world_size(), dtype=torch.long)
+        counts[parallel.rank()] = self._least()
+        share = batch_size // parallel.world_size()
+        return max(1, int(parallel.total(counts).min()) // (self.n_epochs * max(1, share)))
+
+    def _least(self) -> int:
+        """Return how many rows of this process the member with the fewest has."""
+        if self.folds is None:
+            return self.store.n_rows
+        held_out = np.bincount(self.folds[self.folds >= 0])
+        return self.store.n_rows - int(held_out.max(initial=0))
+
+    def batches(
+        self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
+        """Yield an epoch of batches; for stacked members (M, B, …), each in its own order.
+
+        Args:
+            batch_size: Rows of all processes together.
+            generator: For the order within a buffer.
+            n_members: How many members are stacked.
+            epoch: Which epoch; the next one reads on where this one ends.
+        """
+        size = max(1, batch_size // parallel.world_size())
+        members = [self.member] if n_members is None else list(range(n_members))
+        left = self.steps(batch_size)
+        queues: list[list[tuple[Tensor, Tensor]]] = [[] for _ in members]
+        for blocks in self._buffers(epoch, left * size):
+            x, y, folds = self._read(blocks)
+            parts = []
+            for queue, member in zip(queues, members, strict=True):
+                own = torch.arange(len(x)) if member is None or folds is None else (folds != member).nonzero().flatten()
+                own = own[torch.randperm(len(own), generator=generator)]
+                queue.append((x.index_select(0, own), y.index_select(0, own)))
+                rows, targets = (torch.cat(columns) for columns in zip(*queue, strict=True))
+                parts.append((rows, targets))
+            whole = min(min(len(rows) for rows, _ in parts) // size, left)
+            for i in range(whole):
+                piece = slice(i * size, (i + 1) * size)
+                xs, ys = [rows[piece] for rows, _ in parts], [targets[piece] for _, targets in parts]
+                one, two = (xs[0], ys[0]) if n_members is None else (torch.stack(xs), torch.stack(ys))
+                yield self.function(one), two, torch.ones(one.shape[: 1 if n_members is None else 2])
+            left -= whole
+            if not left:
+                return
+            queues = [[(rows[whole * size :], targets[whole * size :])] for rows, targets in parts]
+
+    def _buffers(self, epoch: int, wanted: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the blocks of an epoch and then those that follow, as many at once as fit into the buffer."""
+        per_pass, several = self.n_epochs, max(1, self._buffer // BLOCK)
+        number, part = divmod(epoch, per_pass)
+        order = self._order(number)
+        start = part * len(order) // per_pass
+        stop = (part + 1) * len(order) // per_pass
+        planned = order[start:stop]
+        # what is missing because blocks and folds are not all of one size comes from blocks that are read next
+        for chosen in (planned, np.concatenate([order[stop:], order[:start]])):
+            for first in range(0, len(chosen), several):
+                yield chosen[first : first + several]
+        raise AssertionError("an epoch has more rows than a pass")
+
+    def _order(self, number: int) -> NDArray[np.int64]:
+        """Return the blocks in the order of a pass."""
+        if self._passed is None or self._passed[0] != number:
+            lot = np.random.default_rng([self._seed, number, parallel.rank()])
+            self._passed = number, lot.permutation(-(-self.store.n_rows // BLOCK))
+        return self._passed[1]
+
+    def _read(self, blocks: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor | None]:
+        starts = np.sort(blocks) * BLOCK
+        parts = [self.store.read(start, start + BLOCK) for start in starts]
+        x, y = (torch.cat(columns) for columns in zip(*parts, strict=True))
+        if self.folds is None:
+            return x, y, None
+        folds = np.concatenate([self.folds[start : start + BLOCK] for start in starts])
+        return x, y, torch.from_numpy(folds)
+
+    def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield a sample of this process's rows, short runs of them evenly spaced: all that is asked of it."""
+        for x, y in self._sampled(SAMPLED // parallel.world_size()):
+            x, weight = self.function(x), torch.ones(len(x))
+            if n_members is None:
+                yield x, y, weight
+            else:
+                yield (x.expand(n_members, *x.shape), y.expand(n_members, *y.shape), weight.expand(n_members, -1))
+
+    def _sampled(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
+        there = -(-self.store.n_rows // RUN)
+        runs = min(-(-n // RUN), there)
+        for start in np.arange(runs) * there // runs * RUN:
+            stop = start + RUN
+            x, y = self.store.read(start, stop)
+            if self.member is not None and self.folds is not None:
+                kept = torch.from_numpy(self.folds[start:stop] != self.member)
+                x, y = x[kept], y[kept]
+            yield x, y
+
+    def sample(self, n: int) -> Tensor:
+        """Return about n inputs of this process, evenly spaced."""
+        return self.function(torch.cat([x for x, _ in self._sampled(n)])[:n])
