@@ -94,7 +94,7 @@ def test_a_file_that_does_not_fit_is_named(place, spoil, message):
 
 def test_one_column_too_many_names_the_file_that_lacks_it(place):
     pq.write_table(table(c=[1] * 10), place / "part-1.parquet")
-    with pytest.raises(ValueError, match="part-0.parquet: it lacks the column 'c' that .*part-1.parquet has"):
+    with pytest.raises(ValueError, match=r"part-0\.parquet: it lacks the column 'c' that .*part-1\.parquet has"):
         parquet(place)
 
 
@@ -105,17 +105,17 @@ def test_damage_inside_a_file_is_named_when_it_is_read(place):
     stamp = path.stat()
     path.write_bytes(bytes(content))
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    with pytest.raises(ValueError, match="part-1.parquet: it cannot be read as Parquet"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet: it cannot be read as Parquet"):
         values(parquet(place))
 
 
 def test_a_directory_that_changes_while_it_is_read(place):
     files = parquet(place)
     pq.write_table(table(5), place / "part-1.parquet")
-    with pytest.raises(ValueError, match="part-1.parquet: the file changed while it was read; start again"):
+    with pytest.raises(ValueError, match=r"part-1\.parquet: the file changed while it was read; start again"):
         values(files)
     (place / "part-0.parquet").unlink()
-    with pytest.raises(ValueError, match="part-0.parquet: the file is gone"):
+    with pytest.raises(ValueError, match=r"part-0\.parquet: the file is gone"):
         values(files)
 
 
@@ -131,9 +131,7 @@ def test_nothing_there(tmp_path, name, message):
 
 def test_other_files_in_the_directory_are_named(place):
     (place / "notes.txt").write_text("x")
-    with pytest.raises(
-        ValueError, match=r"notes.txt: expected Parquet files alone in .*; move it away, or give a glob"
-    ):
+    with pytest.raises(ValueError, match=r"notes\.txt: expected Parquet files alone in .*; move it away, or give a"):
         parquet(place)
 
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 BATCH = 65_536
 """Rows that are read at once."""
 
-_PARTITION = re.compile(r"([^=/]+)=([^/]*)")
+_PARTITION = re.compile(r"([^=/]+)=([^/]*)/")
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what Hive writes for a missing value
 
 
@@ -162,8 +162,10 @@ def _listed(path: str) -> list[str]:
         ]
         other = next((name for name in sorted(found) if not name.endswith((".parquet", ".pq"))), None)
         if other is not None:
-            raise ValueError(f"{other}: expected Parquet files alone in {path}; move it away, or give a glob such as "
-                             f"{os.path.join(path, '*.parquet')}")  # fmt: skip
+            raise ValueError(
+                f"{other}: expected Parquet files alone in {path}; move it away, or give a glob such as "
+                f"{os.path.join(path, '*.parquet')}"
+            )
     elif os.path.exists(path):
         found = [path]
     else:
@@ -175,18 +177,23 @@ def _listed(path: str) -> list[str]:
 
 def _partitions(files: list[str]) -> dict[str, dict[str, Any]]:
     """Return the values that the directories of files state, by file and column."""
-    found = {name: dict(_PARTITION.fullmatch(part).groups() for part in Path(name).parent.parts if "=" in part and _PARTITION.fullmatch(part)) for name in files}  # type: ignore[union-attr]  # fmt: skip
-    columns = {tuple(values) for values in found.values()}
+    texts = {name: dict(_PARTITION.findall(os.path.dirname(name) + "/")) for name in files}
+    columns = {tuple(values) for values in texts.values()}
+    if columns == {()}:
+        return {}
     if len(columns) > 1:
-        first, other = (next(name for name in files if tuple(found[name]) == c) for c in sorted(columns)[:2])
+        first, other = (next(name for name in files if tuple(texts[name]) == own) for own in sorted(columns)[:2])
         raise ValueError(f"{other}: its directories name other columns than those of {first}; give one of them")
-    for column in next(iter(columns), ()):
-        texts = [values[column] for values in found.values()]
-        whole = all(text == _NOTHING or re.fullmatch(r"-?\d{1,18}", text) for text in texts)
-        for values in found.values():
-            text = values[column]
-            values[column] = None if text == _NOTHING else int(text) if whole else text  # type: ignore[assignment]
-    return found if columns != {()} else {}
+    whole = {
+        column
+        for column in columns.pop()
+        if all(re.fullmatch(rf"-?\d{{1,18}}|{_NOTHING}", values[column]) for values in texts.values())
+    }
+
+    def value(column: str, text: str) -> Any:
+        return None if text == _NOTHING else int(text) if column in whole else text
+
+    return {name: {column: value(column, text) for column, text in own.items()} for name, own in texts.items()}
 
 
 def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
@@ -201,12 +208,18 @@ def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
         for column in [*kinds, *schema.names]:
             if column not in schema.names or column not in kinds:
                 lacks, has = (name, first) if column not in schema.names else (first, name)
-                raise ValueError(f"{lacks}: it lacks the column {column!r} that {has} has; add it, with nulls if it is not known, or leave the file out")  # fmt: skip
+                raise ValueError(
+                    f"{lacks}: it lacks the column {column!r} that {has} has; add it, with nulls if it is not known, "
+                    "or leave the file out"
+                )
             kind = schema.field(column).type
             try:
                 kinds[column] = _wider(kinds[column], kind)
             except TypeError:
-                raise ValueError(f"{name}: the column {column!r} is {kind}, but {kinds[column]} in {first}; write it with the same type in all files") from None  # fmt: skip
+                raise ValueError(
+                    f"{name}: the column {column!r} is {kind}, but {kinds[column]} in {first}; write it with the same "
+                    "type in all files"
+                ) from None
     return pa.schema(list(kinds.items()))
 
 
