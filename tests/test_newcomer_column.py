@@ -54,8 +54,8 @@ class ClockColumn(Column):
         return ("time64", "us")
 
     @classmethod
-    def fit(cls, name, cells, weights):
-        return cls(name, weights.n_rows, weights.share(np.isnan(weights.rows(hours(cells, name)))))
+    def fit(cls, name, cells):
+        return cls(name, len(cells.values), np.isnan(hours(cells, name)).mean())
 
     def encode(self, cells, numbers, flags):
         angle = 2 * np.pi * hours(cells, self.name) / 24

@@ -21,7 +21,6 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import brief, shown
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -109,7 +108,7 @@ class Column(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> "Column":
+    def fit(cls, name: str, cells: Cells) -> "Column":
         """Learn the column from its training values."""
 
     @property

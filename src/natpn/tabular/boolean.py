@@ -15,7 +15,6 @@ from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.objects import BOOLEANS
 from natpn.tabular.texts import TRUTHS, brief, truth_of_text
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -49,13 +48,11 @@ class BooleanColumn(Column):
         return ("bool_",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        truths = weights.rows(to_booleans(cells, name))
+        truths = to_booleans(cells, name)
         missing = np.isnan(truths)
-        weight = None if weights.weights is None else weights.weights[~missing]
-        true = float(np.average(truths[~missing], weights=weight))
-        return cls(name, weights.n_rows, weights.share(missing), true)
+        return cls(name, len(truths), float(missing.mean()), float(truths[~missing].mean()))
 
     @property
     def arithmetic(self) -> Arithmetic:

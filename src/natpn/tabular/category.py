@@ -27,7 +27,6 @@ from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import find_number, is_mark
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 MAX_LEVELS = 64
@@ -77,25 +76,21 @@ class CategoryColumn(Column):
         return ("string",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        texts, every_code = to_levels(cells, name)
-        codes = weights.rows(every_code)
-        counts = np.bincount(codes, weights.counts, len(texts))
-        mass = np.bincount(codes, weights.weights, len(texts))
-        shares = dict(zip(texts, (mass / mass.sum()).tolist(), strict=True))
-        seen = [
-            (-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None and count
-        ]
+        texts, codes = to_levels(cells, name)
+        counts = np.bincount(codes, minlength=len(texts))
+        shares = dict(zip(texts, (counts / len(codes)).tolist(), strict=True))
+        seen = [(-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None]
         seen.sort()  # by count, then by name: the order of the rows has no say
-        least = max(MIN_COUNT, MIN_SHARE * weights.n_rows)
+        least = max(MIN_COUNT, MIN_SHARE * len(codes))
         kept = [text for count, text in seen[:MAX_LEVELS] if -count >= least]
         rare = sorted(text for _, text in seen[len(kept) :])
         rare_share = float(sum(shares[text] for text in rare))
         named = len(rare) <= MAX_NAMED
         return cls(
             name,
-            weights.n_rows,
+            len(codes),
             shares.get(None, 0.0),
             kept,
             [shares[text] for text in kept],

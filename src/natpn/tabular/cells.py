@@ -12,7 +12,6 @@ An array is a column of the kind that has the name of its form.
 """
 
 from dataclasses import dataclass
-from itertools import compress
 from typing import Any, Literal
 
 import narwhals.stable.v1 as nw
@@ -37,12 +36,6 @@ class Cells:
     form: Literal["number", "boolean", "date", "categories", "objects"]
     values: NDArray[Any] | list[Any]
     zone: str | None = None
-
-    def take(self, rows: NDArray[np.bool_]) -> "Cells":
-        """Return the cells of the rows that are marked."""
-        if isinstance(self.values, list):
-            return Cells(self.form, list(compress(self.values, rows)), self.zone)
-        return Cells(self.form, self.values[rows], self.zone)
 
     def is_empty(self) -> bool:
         """Say whether all values are missing."""

@@ -22,7 +22,6 @@ from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.objects import DATES
 from natpn.tabular.texts import brief, date_of_text, find_date, shown
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
@@ -86,23 +85,21 @@ class DateColumn(Column):
         return ("timestamp", "us", *([] if self.zone is None else ["UTC"]))
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
         seconds, zone = to_seconds(cells, name)
         _check_zone(zone, f"Column {name!r}")
-        seconds = weights.rows(seconds)
         missing = np.isnan(seconds)
         known = seconds[~missing]
-        weight = None if weights.weights is None else weights.weights[~missing]
         days = float(known.max() - known.min()) / DAY
         moments = [
-            measure(part if days >= _TWICE * period else np.zeros_like(part), weight)
+            measure(part if days >= _TWICE * period else np.zeros_like(part))
             for part, period in zip(_parts(known, zone).T, _PERIODS, strict=True)
         ]
         return cls(
             name,
-            weights.n_rows,
-            weights.share(missing),
+            len(seconds),
+            float(missing.mean()),
             zone,
             float(known.min()),
             float(known.max()),

@@ -12,7 +12,6 @@ from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import to_levels
 from natpn.tabular.texts import is_mark
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -34,9 +33,9 @@ class EmptyColumn(Column):
         return ("string",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn that all values are missing."""
-        return cls(name, weights.n_rows, 1.0)
+        return cls(name, len(cells.values), 1.0)
 
     @property
     def arithmetic(self) -> Arithmetic:

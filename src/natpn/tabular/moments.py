@@ -32,18 +32,18 @@ class Moments:
     deviation: float
 
 
-def measure(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Moments:
+def measure(numbers: NDArray[np.float64]) -> Moments:
     """Return the moments of finite numbers, of which there is at least one."""
     largest = float(np.abs(numbers).max())
     exponent = 0
     if largest and not ORDINARY[0] < largest < ORDINARY[1]:
         exponent = int(np.clip(np.frexp(largest)[1], -1000, 1020))
     scaled = np.ldexp(numbers, -exponent)
-    mean = float(np.average(scaled, weights=weights))
+    mean = float(scaled.mean())
     rest = scaled - mean
     # The mean is rounded, so the deviations from it have a mean of their own.
-    remainder = float(np.average(rest, weights=weights))
-    variance = float(np.average(rest**2, weights=weights)) - remainder**2
+    remainder = float(rest.mean())
+    variance = float((rest**2).mean()) - remainder**2
     constant = numbers.min() == numbers.max()
     return Moments(exponent, mean + remainder, 0.0 if constant else float(np.sqrt(max(variance, 0.0))))
 
@@ -83,17 +83,3 @@ def standardised_flags(share: float) -> tuple[float, float]:
     """Return what 0 and 1 become in a 0/1 column that was 1 in this share of the training rows."""
     deviation = float(np.sqrt(share * (1 - share)))
     return -share / deviation, (1 - share) / deviation
-
-
-def weighted_quantiles(
-    numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, levels: Sequence[float]
-) -> list[float]:
-    """Return the smallest numbers below or at which lies at least a given share of the weight."""
-    if weights is None:
-        places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in levels]
-        ordered = np.partition(numbers, places)
-        return [float(ordered[place]) for place in places]
-    order = np.argsort(numbers, kind="stable")
-    reached = np.cumsum(weights[order])
-    at = np.searchsorted(reached, np.array(levels) * reached[-1] * (1 - 1e-12))
-    return [float(numbers[order[place]]) for place in at]

@@ -13,10 +13,9 @@ from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
 from natpn.tabular.convert import check_finite, read_numbers, to_numbers
-from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
+from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS
 from natpn.tabular.texts import brief, find_number, number_of_text
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -77,23 +76,22 @@ class NumberColumn(Column):
         return ("float64",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        numbers = weights.rows(to_numbers(cells, name))
+        numbers = to_numbers(cells, name)
         missing = np.isnan(numbers)
         known = numbers[~missing]
-        weight = None if weights.weights is None else weights.weights[~missing]
-        moments = measure(known, weight)
+        moments = measure(known)
         return cls(
             name,
-            weights.n_rows,
-            weights.share(missing),
+            len(numbers),
+            float(missing.mean()),
             moments.exponent,
             moments.mean,
             moments.deviation,
             float(known.min()),
             float(known.max()),
-            weighted_quantiles(known, weight, QUANTILES),
+            _quantiles(known),
             bool((known == np.floor(known)).all()),
         )
 
@@ -220,6 +218,12 @@ class NumberColumn(Column):
             "quantiles": read.numbers("quantiles", len(QUANTILES)),
             "whole": read.flag("whole"),
         }
+
+
+def _quantiles(numbers: NDArray[np.float64]) -> list[float]:
+    """Return the smallest numbers that at least the shares `QUANTILES` of all do not exceed."""
+    places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
+    return np.partition(numbers, places)[places].tolist()
 
 
 class NumberBlock:

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, Encoder
 from natpn.tabular.beyond import Ranges
@@ -17,7 +17,6 @@ from natpn.tabular.matching import match_columns
 from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import NumberBlock
 from natpn.tabular.strange import together
-from natpn.tabular.weights import read_weights
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
@@ -52,31 +51,27 @@ class TableTransform:
     columns: list[Column]
     named: bool
 
-    def fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any) -> Self:
         """Learn the columns of a table.
 
         Args:
             X: The table.
-            sample_weight: The weight of each row, 1 if not given. Whole-number weights count as repeated rows, others
-                only weigh the statistics; a row of weight 0 is absent.
 
         Returns:
             This transform.
 
         Raises:
-            ValueError: If the table or the weights cannot be used; the message names column and row.
+            ValueError: If the table cannot be used; the message names column and row.
             TypeError: If a value is neither a text nor a number, as a dict or a list.
         """
         table = read_table(X)
-        weights = read_weights(sample_weight, table.shape[0])
         names = table.names or [f"x{place}" for place in range(table.shape[1])]
         columns = []
         for name, cells in zip(names, table.columns(), strict=True):
-            present = cells if weights.present is None else cells.take(weights.present)
-            kind = kind_of_cells(present)
-            if kind == OTHER and present.form == "objects":
-                check_mixture(list(present.values), name, MAX_LEVELS)
-            columns.append(column_type(kind).fit(name, cells, weights))
+            kind = kind_of_cells(cells)
+            if kind == OTHER and cells.form == "objects":
+                check_mixture(list(cells.values), name, MAX_LEVELS)
+            columns.append(column_type(kind).fit(name, cells))
         self._set(columns, table.names is not None)
         return self
 
