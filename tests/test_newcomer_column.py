@@ -80,7 +80,7 @@ def hours(cells, name):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr("natpn.tabular.kinds.KINDS", {"clock": ClockColumn} | KINDS)
+    monkeypatch.setattr("natpn.tabular.column_kinds.KINDS", {"clock": ClockColumn} | KINDS)
 
 
 def trips(n=200):

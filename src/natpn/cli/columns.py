@@ -37,7 +37,7 @@ def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
-    from natpn.tabular.kinds import OTHER, column_type, kind_of_texts
+    from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
     from natpn.tabular.texts import unit_of_texts
 
     written = source.written
@@ -89,7 +89,7 @@ def mended(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If nearly all are numbers; with the first text that is not.
     """
-    from natpn.tabular.kinds import column_type, kind_of_texts
+    from natpn.tabular.column_kinds import column_type, kind_of_texts
 
     texts = texts_of(values, name, source.name, source.place)
     kind, wrong = kind_of_texts(texts.counts(), source.written)

@@ -107,7 +107,7 @@ def _labels_of_values(values: list[Any]) -> list[Any]:
 
 def _labels_of_texts(values: list[str | None], name: str) -> list[Any]:
     """Return the labels that texts of a CSV file stand for."""
-    from natpn.tabular.kinds import OTHER, kind_of_texts
+    from natpn.tabular.column_kinds import OTHER, kind_of_texts
     from natpn.tabular.texts import TRUTHS, is_mark
 
     texts = [None if text is None else text.strip() for text in values]

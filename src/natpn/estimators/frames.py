@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.frames import is_pandas
+from natpn.tabular.input_tables import is_pandas
 
 
 def make_frame(columns: dict[str, NDArray[Any]], like: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 from natpn.tabular import TableTransform
-from natpn.tabular.frames import read_table
+from natpn.tabular.input_tables import read_table
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_numbers_and_texts_of_pandas_are_read_without_narwhals(monkeypatch):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", None], "c": [1, 2], "d": pd.to_datetime(["2024-01-01"] * 2)})
     frame["e"] = pd.array(["x", pd.NA], dtype="string")
     expected = [cells.values for cells in read_table(nw.from_native(frame)).columns()]
-    monkeypatch.setattr("natpn.tabular.frames.nw.from_native", None)
+    monkeypatch.setattr("natpn.tabular.input_tables.nw.from_native", None)
     table = read_table(frame)
     assert table.names == ["a", "b", "c", "d", "e"]
     for place, (cells, values) in enumerate(zip(table.columns(), expected, strict=True)):
