@@ -237,7 +237,7 @@ def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
         Problem: With one whose meaning is sure, if there is one, and what to do.
     """
     from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
-    from natpn.tabular.units import split_unit
+    from natpn.tabular.written import split_unit
 
     counts = texts.counts()
     marked = [text for text in texts.distinct if not is_mark(text)]

@@ -21,8 +21,7 @@ from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 
-from natpn.tabular.units import has_unit, split_unit
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.written import PLAIN, UNITS, Written, split_unit
 
 MARKS = {"na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a"}
 MARKS |= {"", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
@@ -107,7 +106,8 @@ def unit_of_texts(counts: Mapping[str, int]) -> str:
     Args:
         counts: How often there is each text.
     """
-    if not has_unit("\n".join(counts)):  # of most columns that is all there is to know, and a text at a time takes long
+    together = "\n".join(counts)
+    if not any(unit in together for unit in UNITS):  # most columns have none, and one text at a time takes long
         return ""
     units: Counter[str] = Counter()
     for text, count in counts.items():

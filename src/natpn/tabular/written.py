@@ -9,7 +9,8 @@
 | na "-999" | -999, and -999.0 | missing |
 | units {"rent": "€"} | €12, 12 € | 12 in the column rent, where 12 is that too, and $12 is none |
 
-Dates in ISO form are read whatever `dates` says, unless they have that form as well.
+Dates in ISO form are always read, unless the form that `dates` names fits them too. The sign of a unit stands before
+or after the number, with or without spaces: €1200, -$5, $-5, 12 EUR, 82%. It does not change the number: 82% is 82.
 """
 
 import datetime
@@ -20,9 +21,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from natpn.tabular.config import Fields
-from natpn.tabular.units import UNITS, split_unit
 
 ORDERS = ("day-first", "month-first")
+UNITS = ("€", "$", "£", "¥", "₹", "%", "CHF", "EUR", "USD", "GBP")
+# Digits with anything between them that may be a separator.
+_NUMERIC = re.compile(r"[+-]?[.,]?[0-9](?:[0-9_]|[^\w+-])*(?:[eE][+-]?[0-9]+)?")
 _SPACES = " \u00a0\u2009\u202f"
 _APOSTROPHES = "'’"
 _ORDERED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?:[ T,]\s*(\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?")
@@ -144,6 +147,26 @@ class Written:
 PLAIN = Written()
 
 
+def split_unit(text: str) -> tuple[str, str]:
+    """Return what stands beside a unit sign, if it looks like a number, and the sign; else the text and nothing.
+
+    Args:
+        text: A text, with spaces around it or without.
+    """
+    plain = text.strip()
+    sign = plain[0] if plain.startswith(("+", "-")) else ""
+    # No pattern for both ends: it would try every space of a long text as the last of the number.
+    if plain.endswith(UNITS):
+        unit = next(unit for unit in UNITS if plain.endswith(unit))
+        number = plain[: -len(unit)].rstrip()
+    elif plain.startswith(UNITS, len(sign)):
+        unit = next(unit for unit in UNITS if plain.startswith(unit, len(sign)))
+        number = sign + plain[len(sign) + len(unit) :].lstrip()
+    else:
+        return plain, ""
+    return (number, unit) if _NUMERIC.fullmatch(number) else (plain, "")
+
+
 def _float(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
@@ -168,11 +191,6 @@ def _ordered(text: str, day_first: bool) -> datetime.datetime | None:
     day, month = (first, second) if day_first else (second, first)
     short = len(year) == 2
     date = datetime.datetime.strptime(f"{day} {month} {year}", "%d %m %y" if short else "%d %m %Y")
-    return (
-        date if time is None else datetime.datetime.combine(date, datetime.time.fromisoformat(time.zfill(_width(time))))
-    )
-
-
-def _width(time: str) -> int:
-    """Return the length of a time whose hour has two digits."""
-    return len(time) + (time[1] == ":")
+    if time is None:
+        return date
+    return datetime.datetime.combine(date, datetime.time.fromisoformat(time if time[2] == ":" else f"0{time}"))
