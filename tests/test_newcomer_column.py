@@ -17,7 +17,7 @@ from natpn import NatPNRegressor
 from natpn.export import export_onnx
 from natpn.serve import create_app
 from natpn.tabular import KINDS, Column, TableTransform
-from natpn.tabular.objects import map_distinct
+from natpn.tabular.cells import map_distinct
 from natpn.tabular.texts import is_mark, shown
 from natpn.tabular.written import PLAIN
 from serve.serving import client_of

@@ -98,7 +98,7 @@ def labels(column: Any, name: str, source: Source) -> tuple[NDArray[Any], NDArra
 
 
 def _labels_of_values(values: list[Any]) -> list[Any]:
-    from natpn.tabular.objects import is_missing, text_of
+    from natpn.tabular.cells import is_missing, text_of
 
     known = [None if is_missing(value) else value for value in values]
     whole = [v is None or (isinstance(v, int | float) and abs(v) < 2**53 and v == int(v)) for v in known]
@@ -205,7 +205,7 @@ def known_labels(
     Raises:
         Problem: If one was not in training.
     """
-    from natpn.tabular.objects import is_missing, text_of
+    from natpn.tabular.cells import is_missing, text_of
     from natpn.tabular.texts import is_mark
 
     fold = classes.dtype.kind == "b"

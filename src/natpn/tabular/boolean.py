@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 
 from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import BOOLEANS, Cells, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_booleans
 from natpn.tabular.moments import standardised_flags
-from natpn.tabular.objects import BOOLEANS
 from natpn.tabular.texts import TRUTHS, brief, truth_of_text
 from natpn.tabular.written import PLAIN, Written
 
@@ -50,7 +48,7 @@ class BooleanColumn(Column):
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        truths = to_booleans(cells, name)
+        truths = _to_booleans(cells, name)
         missing = np.isnan(truths)
         return cls(name, len(truths), float(missing.mean()), float(truths[~missing].mean()))
 
@@ -83,7 +81,7 @@ class BooleanColumn(Column):
         self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
-        truths = to_booleans(cells, self.name)
+        truths = _to_booleans(cells, self.name)
         missing = np.isnan(truths)
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
@@ -118,7 +116,7 @@ class BooleanColumn(Column):
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how unusual each value is, in standard deviations."""
-        truths = to_booleans(cells, self.name)
+        truths = _to_booleans(cells, self.name)
         usual = max(self.true, 1 - self.true)
         share = np.where(truths == 1, self.true, 1 - self.true)
         with np.errstate(divide="ignore"):
@@ -149,3 +147,24 @@ class BooleanColumn(Column):
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
         return {"true": read.number("true", 0, 1)}
+
+
+def _to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
+    """Return 1 for true, 0 for false, NaN for missing.
+
+    Raises:
+        ValueError: If a value is no truth value.
+    """
+    if cells.form == "boolean":
+        return np.asarray(cells.values, np.float64)
+    if cells.form == "date" and not cells.is_empty():
+        raise ValueError(f"Column {name!r} has dates, but it had truth values in training. Convert it, or fit again.")
+    return map_to_floats(cells.to_list(), name, _truth)
+
+
+def _truth(value: Any) -> float | None:
+    try:
+        return truth_of_text(text_of(value))
+    except ValueError:
+        fact = f"{value!r:.80} is no truth value"
+    raise ValueError(unlike_training(fact, "true and false", "Write True, False, 1 or 0"))

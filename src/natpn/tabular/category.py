@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, to_levels
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import find_number, is_mark
 from natpn.tabular.written import PLAIN, Written

@@ -9,11 +9,10 @@ from typing import Any
 from natpn.tabular.base import Column
 from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import CategoryColumn
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, known_types
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.number import NumberColumn
-from natpn.tabular.objects import known_types
 from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark
 from natpn.tabular.written import PLAIN, Written
 

@@ -7,24 +7,28 @@ that the column had in training; there and in the seconds, an instant is the sam
 """
 
 import datetime
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import DATES, Cells, map_distinct, text_of, unlike_training
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.objects import DATES
 from natpn.tabular.texts import brief, date_of_text, find_date, shown
 from natpn.tabular.written import PLAIN, Written
-from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
+DAY = 86_400
+EPOCH = datetime.datetime(1970, 1, 1)
+# The days that Python's calendar has, one short at either end; offsets beyond are those of the last day.
+_FIRST = (datetime.date(1, 1, 2) - EPOCH.date()).days
+_LAST = (datetime.date(9999, 12, 30) - EPOCH.date()).days
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
 _PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part comes again
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
@@ -87,7 +91,7 @@ class DateColumn(Column):
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        seconds, zone = to_seconds(cells, name)
+        seconds, zone = _to_seconds(cells, name)
         _check_zone(zone, f"Column {name!r}")
         missing = np.isnan(seconds)
         known = seconds[~missing]
@@ -113,7 +117,7 @@ class DateColumn(Column):
         return sum(deviation > 0 for deviation in self.deviations)
 
     def _seconds(self, cells: Cells) -> NDArray[np.float64]:
-        seconds, zone = to_seconds(cells, self.name)
+        seconds, zone = _to_seconds(cells, self.name)
         if (zone is None) != (self.zone is None) and not np.isnan(seconds).all():
             had, has = (f"the time zone {z!r}" if z else "no time zone" for z in (self.zone, zone))
             raise ValueError(
@@ -172,7 +176,7 @@ class DateColumn(Column):
         return self.summary | {"earliest": self._sendable(self.earliest), "latest": self._sendable(self.latest)}
 
     def _sendable(self, second: float) -> str:
-        return iso_text(second) + ("" if self.zone is None else "Z")
+        return _iso_text(second) + ("" if self.zone is None else "Z")
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations the most unusual part lies from its mean."""
@@ -197,8 +201,8 @@ class DateColumn(Column):
         """The earliest and the latest date in ISO form, on the clocks of the time zone, and the share missing."""
         earliest, latest = wall_seconds(np.array([self.earliest, self.latest]), self.zone)
         return {
-            "earliest": iso_text(earliest),
-            "latest": iso_text(latest),
+            "earliest": _iso_text(earliest),
+            "latest": _iso_text(latest),
             "zone": self.zone,
             "missing": self.missing,
         }
@@ -220,7 +224,7 @@ class DateColumn(Column):
 def _check_zone(zone: str | None, where: str) -> None:
     if zone is not None:
         try:
-            find_zone(zone)
+            _find_zone(zone)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
@@ -239,3 +243,92 @@ def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64
     parts = np.concatenate([seconds[:, None], circle.reshape(len(seconds), -1)], axis=1)
     parts[missing] = np.nan
     return parts
+
+
+def _to_seconds(cells: Cells, name: str) -> tuple[NDArray[np.float64], str | None]:
+    """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none, then they are local.
+
+    Raises:
+        ValueError: If a value is not a date, or only some have a time zone.
+    """
+    if cells.form == "date":
+        return np.asarray(cells.values, np.float64), cells.zone
+    results, codes = map_distinct(cells.to_list(), name, _instant)
+    aware = {with_zone for _, with_zone in filter(None, results)}
+    if len(aware) > 1:
+        raise ValueError(f"Column {name!r} has dates with and without a time zone. Give all of them one, or none.")
+    table = np.array([np.nan if r is None else r[0] for r in results], np.float64)
+    return table[codes], "UTC" if aware == {True} else None
+
+
+def _instant(value: Any) -> tuple[float, bool] | None:
+    """Return seconds since 1970, and whether the value has a time zone; None if its text says that it is missing."""
+    if isinstance(value, np.datetime64):
+        return float(value.astype("M8[us]").astype(np.int64)) / 1e6, False
+    fact = f"{value!r} is not a date"
+    if isinstance(value, str):
+        try:
+            value = date_of_text(value)
+        except ValueError as error:
+            fact = str(error)
+    if value is None:
+        return None
+    if isinstance(value, datetime.datetime):
+        epoch = EPOCH if value.tzinfo is None else EPOCH.replace(tzinfo=datetime.UTC)
+        return (value - epoch) / datetime.timedelta(seconds=1), value.tzinfo is not None
+    if isinstance(value, datetime.date):
+        return float((value - EPOCH.date()).days * DAY), False
+    text_of(value)  # raises for a container
+    raise ValueError(unlike_training(fact, "dates", "Write it as 2024-12-31 or 2024-12-31T23:59:00"))
+
+
+def _iso_text(second: float) -> str:
+    """Return the ISO text of seconds since 1970, to the second."""
+    return str(np.datetime64(int(second // 1), "s"))
+
+
+def _find_zone(name: str) -> datetime.tzinfo:
+    """Return the time zone of a name such as "Europe/Berlin", "UTC" or "+02:00".
+
+    Raises:
+        ValueError: If the name is unknown here.
+    """
+    if offset := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)", name):
+        sign, hours, minutes = offset.groups()
+        span = datetime.timedelta(hours=int(hours), minutes=int(minutes))
+        return datetime.timezone(-span if sign == "-" else span)
+    if name.upper() == "UTC":
+        return datetime.UTC
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise ValueError(
+            f"The time zone {name!r} is unknown here. Convert the column to UTC, or install the package tzdata."
+        ) from None
+
+
+def wall_seconds(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+    """Map seconds since 1970 in UTC to those that the zone's clocks showed; NaN stays, and no zone changes nothing.
+
+    Offsets are looked up once a day and, on the few days on which they change, once an instant.
+    """
+    if zone is None:
+        return seconds
+    where = _find_zone(zone)
+    known = ~np.isnan(seconds)
+    instants = np.clip(seconds[known], _FIRST * DAY, _LAST * DAY)
+    days, place = np.unique(np.floor(instants / DAY), return_inverse=True)
+    start = np.array([_offset(day * DAY, where) for day in days])
+    end = np.array([_offset((day + 1) * DAY, where) for day in days])
+    offsets = start[place]
+    changing = np.flatnonzero((start != end)[place])
+    offsets[changing] = [_offset(second, where) for second in instants[changing]]
+    result = seconds.copy()
+    result[known] += offsets
+    return result
+
+
+def _offset(second: float, zone: datetime.tzinfo) -> float:
+    instant = EPOCH.replace(tzinfo=datetime.UTC) + datetime.timedelta(seconds=float(second))
+    offset = instant.astimezone(zone).utcoffset()
+    return offset.total_seconds() if offset else 0.0

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, to_levels
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_levels
 from natpn.tabular.texts import is_mark
 from natpn.tabular.written import PLAIN, Written
 

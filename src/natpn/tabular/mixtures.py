@@ -12,9 +12,8 @@ from collections import Counter
 from typing import Any
 
 from natpn.tabular.base import Column
+from natpn.tabular.cells import CellError, is_missing
 from natpn.tabular.column_kinds import column_type, kind_of_texts, kinds_among
-from natpn.tabular.errors import CellError
-from natpn.tabular.objects import is_missing
 from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, separator_advice, shown
 
 

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 
 from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, check_finite, to_numbers
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import check_finite, read_numbers, to_numbers
 from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS
 from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.written import PLAIN, Written
 
@@ -78,7 +76,7 @@ class NumberColumn(Column):
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        numbers = to_numbers(cells, name)
+        numbers = _finite(cells, name)
         missing = np.isnan(numbers)
         known = numbers[~missing]
         moments = measure(known)
@@ -158,7 +156,7 @@ class NumberColumn(Column):
 
     def oddness(self, cells: Cells) -> NDArray[np.float64]:
         """Return how many standard deviations each number lies from the mean."""
-        numbers = to_numbers(cells, self.name)[:, None]
+        numbers = _finite(cells, self.name)[:, None]
         missing = np.isnan(numbers)
         score = np.zeros(len(numbers))
         if self.deviation:
@@ -189,7 +187,7 @@ class NumberColumn(Column):
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether all are whole numbers, and no two the same."""
-        numbers = to_numbers(cells, self.name)
+        numbers = _finite(cells, self.name)
         known = numbers[~np.isnan(numbers)]
         return self.whole and len(np.unique(known)) == len(known)
 
@@ -218,6 +216,12 @@ class NumberColumn(Column):
             "quantiles": read.numbers("quantiles", len(QUANTILES)),
             "whole": read.flag("whole"),
         }
+
+
+def _finite(cells: Cells, name: str) -> NDArray[np.float64]:
+    numbers = to_numbers(cells, name)
+    check_finite(numbers[:, None], [name])
+    return numbers
 
 
 def _quantiles(numbers: NDArray[np.float64]) -> list[float]:
@@ -255,7 +259,7 @@ class NumberBlock:
         """
         width = max(CHUNK // len(numbers), 1)
         if len(self._columns) <= width:
-            columns = [read_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
+            columns = [to_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
             return self.encode(np.stack(columns, axis=1), numbers, flags)
         surprise = np.zeros(len(numbers))
         number = flag = 0

@@ -12,8 +12,7 @@ from natpn.tabular.beyond import Ranges
 from natpn.tabular.category import MAX_LEVELS
 from natpn.tabular.column_kinds import OTHER, column_type, kind_of_cells
 from natpn.tabular.config import Fields
-from natpn.tabular.input_tables import Table, read_table
-from natpn.tabular.matching import match_columns
+from natpn.tabular.input_tables import Table, match_columns, read_table
 from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import NumberBlock
 from natpn.tabular.strange import together
