@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from natpn.tabular import TableTransform
-from natpn.tabular.strange import together
+from natpn.tabular.transform import combine_events
 from tabular.events import events
 
 NEVER = -np.log(102)
@@ -13,14 +13,14 @@ NEVER = -np.log(102)
 
 @pytest.mark.parametrize(("strange", "factor"), [(0, 1), (1, 4 / 3), (2, 2), (3, 4), (4, 100)])
 def test_the_more_columns_are_strange_the_more_each_counts(strange, factor):
-    found = together(np.array([strange * NEVER]), NEVER, 4)
+    found = combine_events(np.array([strange * NEVER]), NEVER, 4)
     np.testing.assert_allclose(found, strange * NEVER * factor)
 
 
 @pytest.mark.parametrize("sums", [0.0, 0.3, 1.0, 2.9, 3.0, 3.3])
 def test_it_can_be_undone(sums):
     transform = TableTransform().fit(np.arange(300.0).reshape(100, 3))
-    assert events(together(np.array([sums * NEVER]), NEVER, 3), transform) == pytest.approx(sums * NEVER)
+    assert events(combine_events(np.array([sums * NEVER]), NEVER, 3), transform) == pytest.approx(sums * NEVER)
 
 
 def test_a_row_without_anything_known_is_as_far_as_can_be():

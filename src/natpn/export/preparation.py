@@ -1,6 +1,6 @@
 """Inputs in the user's units → what the network sees, as modules: `natpn.estimators.inputs` for numbers.
 
-A column whose values are numbers states its constants for the maps of `natpn.tabular.arithmetic`; the surprise is the
+A column whose values are numbers states its constants in its `arithmetic`; the surprise is the
 sum of their events, and how far the farthest number lies beyond its range. A table with any other column is taken
 as it is encoded.
 """
@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from natpn.estimators.inputs import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import Column, TableTransform
-from natpn.tabular.beyond import HALF, SHARE, Ranges
 from natpn.tabular.moments import LIMIT
-from natpn.tabular.strange import MOST
+from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
 
 _FAR = 1e6  # ranges: squares stay within float32
 
@@ -137,6 +136,6 @@ class Columns(nn.Module):
             squared, growth = farthest.square(), farthest.clamp(1.0, self.most)
             surprise = surprise + SHARE * self.log_never[:1] * growth * squared / (squared + HALF**2)
         if self.counts_several:
-            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST))
+            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST_STRANGE))
         parts.append(surprise)
         return torch.cat(parts, 1).float()

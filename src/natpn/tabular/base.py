@@ -16,10 +16,9 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.cells import Cells
 from natpn.tabular.config import Fields
-from natpn.tabular.moments import standardised_flags
+from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import brief, shown
 from natpn.tabular.written import PLAIN, Written
 
@@ -262,6 +261,14 @@ class Column(ABC):
     def missing_flag(self) -> tuple[float, float] | None:
         """What 0 and 1 become in the column that says whether the value is missing; None if it has no such column."""
         return standardised_flags(self.missing) if 0 < self.missing < 1 else None
+
+    @property
+    def arithmetic_of_missing(self) -> tuple[tuple[float, float, float], ...]:
+        """That column as one of the flags of `Arithmetic`, if there is one."""
+        if self.missing_flag is None:
+            return ()
+        no, yes = self.missing_flag
+        return ((yes, no, no),)
 
     @property
     def missing_oddness(self) -> NDArray[np.float64]:

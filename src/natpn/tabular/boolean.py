@@ -7,11 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import BOOLEANS, Cells, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
-from natpn.tabular.moments import standardised_flags
+from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import TRUTHS, brief, truth_of_text
 from natpn.tabular.written import PLAIN, Written
 
@@ -55,7 +54,7 @@ class BooleanColumn(Column):
     @property
     def arithmetic(self) -> Arithmetic:
         """A flag, or a constant, and whether it is missing."""
-        missing = if_missing(self.missing_flag)
+        missing = self.arithmetic_of_missing
         if self.true in (0, 1):
             return Arithmetic((), missing, self.true, 0.0)
         no, yes = standardised_flags(self.true)

@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import Cells, to_levels
 from natpn.tabular.config import Fields
+from natpn.tabular.moments import Arithmetic
 from natpn.tabular.texts import is_mark
 from natpn.tabular.written import PLAIN, Written
 

@@ -2,13 +2,14 @@
 
     z = (x · 2^−e − mean) / deviation, cut at ±1e30.
 
-Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, so that this is the usual
-formula, and else that of the largest number: then squares neither overflow nor vanish. Scaling by a power of two is
-exact.
+Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, which makes this the usual
+formula. Otherwise it is the exponent of the largest number, so that squares neither overflow nor vanish. Scaling by a
+power of two is exact.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,30 @@ class Moments:
     Attributes:
         exponent: The e of this module's formula.
         mean: The mean of the scaled numbers.
-        deviation: Their standard deviation; 0 if they say nothing.
+        deviation: Their standard deviation; 0 if they are constant.
     """
 
     exponent: int
     mean: float
     deviation: float
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a column encodes one float64 x, NaN where missing, in operations that any graph of tensors has.
+
+    Attributes:
+        numbers: The moments by which x is standardised to each number, which is 0 where x is missing.
+        flags: The values of each flag: where x is missing, where x = 1, and otherwise.
+        constant: A present x is an event that training never had if |x − constant| > tolerance; an x that is missing is
+            one if training had no missing value.
+        tolerance: Infinite if no present value is such an event, negative if every one is.
+    """
+
+    numbers: tuple[Moments, ...] = ()
+    flags: tuple[tuple[float, float, float], ...] = ()
+    constant: float = 0.0
+    tolerance: float = inf
 
 
 def measure(numbers: NDArray[np.float64]) -> Moments:

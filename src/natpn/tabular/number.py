@@ -8,11 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic, if_missing
 from natpn.tabular.base import Column, odds_of
 from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, check_finite, to_numbers
 from natpn.tabular.config import Fields
-from natpn.tabular.moments import Moments, Standardiser, measure
+from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
 from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.written import PLAIN, Written
 
@@ -109,7 +108,7 @@ class NumberColumn(Column):
     @property
     def arithmetic(self) -> Arithmetic:
         """A standardised number, or a constant, and whether it is missing."""
-        flags = if_missing(self.missing_flag)
+        flags = self.arithmetic_of_missing
         if self.minimum == self.maximum:
             return Arithmetic((), flags, self.minimum, TOLERANCE * abs(self.minimum))
         return Arithmetic((self.moments,) if self.n_numbers else (), flags)

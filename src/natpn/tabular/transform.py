@@ -1,6 +1,25 @@
-"""The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
+"""The transform: learn the columns of a table, then turn tables of that form into float32 matrices.
+
+The last column is the surprise of each row. It adds up the log-probabilities of what training never had: the events
+that columns return (`natpn.tabular.base`), and numbers beyond everything in training. A number that lies e times its
+column's training range beyond that range has the log-probability
+
+    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼) · max(e, 1)
+
+which is next to nothing just outside, where the next few rows of any column may be. One range beyond, it is almost a
+third of that of an event: such a number is strange, but still says on which side of the others it is. The farther it
+is, the less that helps. Of several such columns in a row only the farthest counts: columns that move together would
+count one event many times.
+
+One strange column takes away what that column had to say; if all are strange, nothing is left. With s the sum of a
+row's log-probabilities, and f = s / (C · log(1 / (N + 2))) the share of its C columns that they amount to, but at most
+0.99, the surprise of the row is
+
+    s / (1 − f).
+"""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Self
 
@@ -8,17 +27,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, Encoder
-from natpn.tabular.beyond import Ranges
-from natpn.tabular.category import MAX_LEVELS
-from natpn.tabular.column_kinds import OTHER, column_type, kind_of_cells
+from natpn.tabular.column_kinds import column_type, fit_column
 from natpn.tabular.config import Fields
 from natpn.tabular.input_tables import Table, match_columns, read_table
-from natpn.tabular.mixtures import check_mixture
 from natpn.tabular.number import NumberBlock
-from natpn.tabular.strange import together
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
+SHARE = 1 / 3  # of what an event is worth that training never had, for a number beyond its range
+HALF = 0.5  # ranges beyond at which a number is half as rare, in logarithms
+_FARTHEST = 1e6  # ranges beyond
+MOST_STRANGE = 0.99  # the largest share of strange columns
+
+
+class Ranges:
+    """The ranges that standardised numbers had in training.
+
+    Args:
+        columns: All columns of a table.
+        grows: Whether numbers more than one range beyond count for more; not so in models of earlier versions.
+    """
+
+    def __init__(self, columns: Sequence[Column], grows: bool = True) -> None:
+        self._most = _FARTHEST if grows else 1.0
+        self.places: list[int] = []
+        bounds: list[tuple[float, float]] = []
+        place = 0
+        for column in columns:
+            for number, pair in column.bounds.items():
+                self.places.append(place + number)
+                bounds.append(pair)
+            place += column.n_numbers
+        # rounded as the encoded numbers are
+        self.low, self.high = np.array(bounds, np.float32).astype(np.float64).reshape(-1, 2).T
+        self.width = np.maximum(self.high - self.low, 1e-30)  # 0 if a mean dwarfs the deviation
+        self._log_event = SHARE * columns[0].log_never
+
+    def surprise(self, numbers: NDArray[np.float32]) -> NDArray[np.float64] | None:
+        """Return the surprise of each row of standardised numbers, or None if it is 0 in all of them."""
+        if not self.places:
+            return None
+        values = numbers if len(self.places) == numbers.shape[1] else numbers[:, self.places]
+        if not ((values < self.low) | (values > self.high)).any():
+            return None
+        apart = np.maximum(values - self.high, self.low - values) / self.width
+        farthest = np.clip(apart.max(axis=1), 0.0, _FARTHEST)
+        squared = np.square(farthest)
+        growth = np.clip(farthest, 1.0, self._most)
+        result: NDArray[np.float64] = self._log_event * growth * squared / (squared + HALF**2)
+        return result
+
+
+def combine_events(surprise: NDArray[np.float64], log_never: float, n_columns: int) -> NDArray[np.float64]:
+    """Return the surprise of rows from the sums of their events.
+
+    Args:
+        surprise: The sums, one a row.
+        log_never: The log-probability of an event that training never had.
+        n_columns: How many columns there are.
+    """
+    share = np.minimum(surprise / (n_columns * log_never), MOST_STRANGE)
+    result: NDArray[np.float64] = surprise / (1 - share)
+    return result
 
 
 class TableTransform:
@@ -65,12 +135,7 @@ class TableTransform:
         """
         table = read_table(X)
         names = table.names or [f"x{place}" for place in range(table.shape[1])]
-        columns = []
-        for name, cells in zip(names, table.columns(), strict=True):
-            kind = kind_of_cells(cells)
-            if kind == OTHER and cells.form == "objects":
-                check_mixture(list(cells.values), name, MAX_LEVELS)
-            columns.append(column_type(kind).fit(name, cells))
+        columns = [fit_column(name, cells) for name, cells in zip(names, table.columns(), strict=True)]
         self._set(columns, table.names is not None)
         return self
 
@@ -138,7 +203,7 @@ class TableTransform:
         if parts:
             total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
             several = self.version > 2 and total.any()
-            result[:, -1] = together(total, self.columns[0].log_never, len(self.columns)) if several else total
+            result[:, -1] = combine_events(total, self.columns[0].log_never, len(self.columns)) if several else total
         return result
 
     def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:
