@@ -61,16 +61,11 @@ class ClockColumn(Column):
         angle = 2 * np.pi * hours(cells, self.name) / 24
         missing = np.isnan(angle)
         numbers[...] = np.nan_to_num(np.sqrt(2) * np.stack([np.sin(angle), np.cos(angle)], axis=1))
-        if self.missing_flag is not None:
-            flags[:, 0] = np.where(missing, self.missing_flag[1], self.missing_flag[0])
+        self.flag_missing(missing, flags)
         return self.new_events(missing)
 
     def oddness(self, cells):
-        return np.where(np.isnan(hours(cells, self.name)), self.missing_oddness, 0.0)
-
-    @classmethod
-    def _read(cls, read):
-        return {}
+        return self.score_events(np.zeros(len(cells.values)), np.isnan(hours(cells, self.name)))
 
 
 def hours(cells, name):

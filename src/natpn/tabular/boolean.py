@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, odds_of
+from natpn.tabular.base import Column, oddness_of
 from natpn.tabular.cells import BOOLEANS, Cells, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, standardised_flags
-from natpn.tabular.texts import TRUTHS, brief, truth_of_text
+from natpn.tabular.texts import TRUTHS, truth_of_text
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -41,7 +41,7 @@ class BooleanColumn(Column):
 
     @classmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for such truth values."""
+        """Return the type of Arrow for truth values."""
         return ("bool_",)
 
     @classmethod
@@ -62,18 +62,13 @@ class BooleanColumn(Column):
 
     @property
     def _instead(self) -> float:
-        """What a missing value is encoded as: the usual one the first time, so that the row looks like training's."""
+        """What a missing value is encoded as: the more frequent value if training had none missing, so as to look usual."""
         no, yes = standardised_flags(self.true)
         return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
 
     @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
-
-    @property
     def n_flags(self) -> int:
-        """One, none if it is constant, and one more if training had missing values."""
+        """One unless it is constant, and one more if training had missing values."""
         return int(0 < self.true < 1) + int(self.missing_flag is not None)
 
     def encode(
@@ -85,18 +80,14 @@ class BooleanColumn(Column):
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
             flags[:, 0] = np.where(missing, self._instead, np.where(truths == 1, yes, no))
-        if self.missing_flag is not None:
-            no, yes = self.missing_flag
-            flags[:, -1] = np.where(missing, yes, no)
+        self.flag_missing(missing, flags)
         return self.new_events(missing, self._changed(truths))
 
-    def read_json(self, value: Any) -> bool:
+    def read_json(self, value: Any) -> Any:
         """Return true or false."""
         if type(value) is bool:
             return value
-        raise ValueError(
-            f"expected {self.expected}, got {brief(value)}. Write one of them, or null if it is not known."
-        )
+        return super().read_json(value)
 
     @property
     def expected(self) -> str:
@@ -119,12 +110,8 @@ class BooleanColumn(Column):
         usual = max(self.true, 1 - self.true)
         share = np.where(truths == 1, self.true, 1 - self.true)
         with np.errstate(divide="ignore"):
-            score = odds_of(np.log(share / usual))
-        score[np.isnan(truths)] = self.missing_oddness
-        changed = self._changed(truths)
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+            score = oddness_of(np.log(share / usual))
+        return self.score_events(score, np.isnan(truths), self._changed(truths))
 
     def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None

@@ -17,11 +17,11 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, odds_of
+from natpn.tabular.base import Column
 from natpn.tabular.cells import DATES, Cells, map_distinct, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.texts import brief, date_of_text, find_date, shown
+from natpn.tabular.texts import date_of_text, find_date, shown
 from natpn.tabular.written import PLAIN, Written
 
 DAY = 86_400
@@ -141,9 +141,7 @@ class DateColumn(Column):
         seconds = self._seconds(cells)
         missing = np.isnan(seconds)
         numbers[...] = self._standardised(seconds)
-        if self.missing_flag is not None:
-            no, yes = self.missing_flag
-            flags[:, 0] = np.where(missing, yes, no)
+        self.flag_missing(missing, flags)
         return self.new_events(missing, self._changed(seconds))
 
     def read_text(self, text: str, written: Written = PLAIN) -> datetime.datetime | None:
@@ -153,10 +151,6 @@ class DateColumn(Column):
             has, had = ("no time zone", "with one") if date.tzinfo is None else ("a time zone", "without one")
             raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
         return date
-
-    def read_json(self, value: Any) -> Any:
-        """Refuse everything: JSON writes dates as texts."""
-        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so.")
 
     @property
     def expected(self) -> str:
@@ -182,11 +176,7 @@ class DateColumn(Column):
         """Return how many standard deviations the most unusual part lies from its mean."""
         seconds = self._seconds(cells)
         score: NDArray[np.float64] = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
-        score[np.isnan(seconds)] = self.missing_oddness
-        changed = self._changed(seconds)
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+        return self.score_events(score, np.isnan(seconds), self._changed(seconds))
 
     def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None

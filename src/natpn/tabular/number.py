@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, odds_of
+from natpn.tabular.base import Column, encode_in_turn
 from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, check_finite, to_numbers
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
@@ -69,7 +69,7 @@ class NumberColumn(Column):
 
     @classmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for such numbers."""
+        """Return the type of Arrow for numbers."""
         return ("float64",)
 
     @classmethod
@@ -94,7 +94,7 @@ class NumberColumn(Column):
 
     @property
     def moments(self) -> Moments:
-        """By what the numbers are standardised."""
+        """The moments by which the numbers are standardised."""
         return Moments(self.exponent, self.mean, self.deviation)
 
     @property
@@ -107,7 +107,7 @@ class NumberColumn(Column):
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """A standardised number, or a constant, and whether it is missing."""
+        """A standardised number or a constant, and a flag for missing values."""
         flags = self.arithmetic_of_missing
         if self.minimum == self.maximum:
             return Arithmetic((), flags, self.minimum, TOLERANCE * abs(self.minimum))
@@ -115,12 +115,12 @@ class NumberColumn(Column):
 
     @property
     def n_numbers(self) -> int:
-        """One, or none if the column is constant."""
+        """One, or 0 if the column is constant."""
         return int(self.deviation > 0)
 
     @classmethod
     def encoders(cls, columns: Sequence[Self]) -> list["NumberBlock"]:
-        """Return one for all: many columns take many calls else."""
+        """Return one for all columns: one for each would take many more calls."""
         return [NumberBlock(columns)]
 
     def encode(
@@ -160,14 +160,10 @@ class NumberColumn(Column):
         score = np.zeros(len(numbers))
         if self.deviation:
             score = np.abs(Standardiser([self.moments])(numbers, missing))[:, 0]
-        score[missing[:, 0]] = self.missing_oddness
-        changed = self.changed(numbers[:, 0])
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+        return self.score_events(score, missing[:, 0], self.changed(numbers[:, 0]))
 
     def changed(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """Return where a number differs from the constant that the column was; None if it was none."""
+        """Return where a number differs from the constant that the column was; None if it was not constant."""
         if self.minimum != self.maximum:
             return None
         with np.errstate(over="ignore"):
@@ -185,7 +181,7 @@ class NumberColumn(Column):
         return f"{value(self.quantiles[0])} to {value(self.quantiles[-1])}"
 
     def all_differ(self, cells: Cells) -> bool:
-        """Say whether all are whole numbers, and no two the same."""
+        """Say whether all are whole numbers and no two are equal."""
         numbers = _finite(cells, self.name)
         known = numbers[~np.isnan(numbers)]
         return self.whole and len(np.unique(known)) == len(known)
@@ -260,16 +256,9 @@ class NumberBlock:
         if len(self._columns) <= width:
             columns = [to_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
             return self.encode(np.stack(columns, axis=1), numbers, flags)
-        surprise = np.zeros(len(numbers))
-        number = flag = 0
-        for start in range(0, len(self._columns), width):  # one after the other: of all, there would be a copy
-            part = NumberBlock(self._columns[start : start + width])
-            after_number, after_flag = number + part.n_numbers, flag + part.n_flags
-            event = part.encode_next(cells, numbers[:, number:after_number], flags[:, flag:after_flag])
-            number, flag = after_number, after_flag
-            if event is not None:
-                surprise += event
-        return surprise
+        starts = range(0, len(self._columns), width)  # in parts, because a matrix of all would be a second copy
+        parts = [NumberBlock(self._columns[start : start + width]) for start in starts]
+        return encode_in_turn(parts, cells, numbers, flags)
 
     def encode(
         self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]

@@ -26,10 +26,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, Encoder
+from natpn.tabular.base import Column, Encoder, encode_in_turn
 from natpn.tabular.column_kinds import column_type, fit_column
 from natpn.tabular.config import Fields
-from natpn.tabular.input_tables import Table, match_columns, read_table
+from natpn.tabular.input_tables import match_columns, read_table
 from natpn.tabular.number import NumberBlock
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
@@ -197,7 +197,8 @@ class TableTransform:
         if plain and isinstance(first, NumberBlock) and not others:
             surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
-            surprise = self._encode(table, order, result)
+            n = self.n_numbers
+            surprise = encode_in_turn(self._encoders, table.columns(order), result[:, :n], result[:, n:-1])
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
         parts = [part for part in (surprise, beyond) if part is not None]
         if parts:
@@ -205,20 +206,6 @@ class TableTransform:
             several = self.version > 2 and total.any()
             result[:, -1] = combine_events(total, self.columns[0].log_never, len(self.columns)) if several else total
         return result
-
-    def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Write every column's encoding, and return the sum of their surprise."""
-        surprise = np.zeros(len(result))
-        number, flag = 0, self.n_numbers
-        cells = table.columns(order)
-        for encoder in self._encoders:
-            numbers = result[:, number : number + encoder.n_numbers]
-            flags = result[:, flag : flag + encoder.n_flags]
-            number, flag = number + encoder.n_numbers, flag + encoder.n_flags
-            event = encoder.encode_next(cells, numbers, flags)
-            if event is not None:
-                surprise += event
-        return surprise
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
         """Return where each fitted column is in new data with these names, None if the order is the same.
