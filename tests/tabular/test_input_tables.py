@@ -28,11 +28,11 @@ from natpn.tabular.input_tables import read_table
         (pd.DataFrame(), r"0 feature\(s\)"),
         (np.ones((2, 2), complex), "Complex data not supported"),
         ([{"a": 1}, {"a": 2}], r"dicts for rows.*pandas.DataFrame\(X\)"),
-        ({"a": [1]}, "dicts for rows, or is one"),
+        ({"a": [1]}, "is a dict, or has dicts for rows"),
         ([[1, 2], [3]], "rows of different lengths: 1 and 2"),
         (pl.LazyFrame({"a": [1]}), r"lazy frame.*X.collect\(\)"),
         (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "columns of the same name"),
-        (pd.DataFrame(np.ones((2, 2)), columns=["a", 1]), "column names that are texts and others, as 1"),
+        (pd.DataFrame(np.ones((2, 2)), columns=["a", 1]), "column names that are texts and others such as 1"),
         (np.zeros(2, [("a", float)])[:, None], "has the dtype"),
     ],
 )

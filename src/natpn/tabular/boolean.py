@@ -53,7 +53,7 @@ class BooleanColumn(Column):
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """A flag, or a constant, and whether it is missing."""
+        """A flag or a constant, and a flag for missing values."""
         missing = self.arithmetic_of_missing
         if self.true in (0, 1):
             return Arithmetic((), missing, self.true, 0.0)
@@ -62,7 +62,7 @@ class BooleanColumn(Column):
 
     @property
     def _instead(self) -> float:
-        """What a missing value is encoded as: the more frequent value if training had none missing, so as to look usual."""
+        """What a missing value is encoded as: a first one as the more frequent value, so that the row looks usual."""
         no, yes = standardised_flags(self.true)
         return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
 

@@ -246,9 +246,10 @@ def _number(value: Any) -> float | None:
     """Return one value as a float, durations and times of day in seconds; None if its text says that it is missing."""
     if isinstance(value, datetime.time):
         return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
-    if isinstance(value, DURATIONS):
-        second = np.timedelta64(1, "s") if isinstance(value, np.timedelta64) else datetime.timedelta(seconds=1)
-        return float(value / second)
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(seconds=1)
+    if isinstance(value, np.timedelta64):
+        return float(value / np.timedelta64(1, "s"))
     if isinstance(value, (*NUMBERS, *BOOLEANS)):
         try:
             return float(value)

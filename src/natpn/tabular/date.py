@@ -1,9 +1,10 @@
 """Dates and times: seconds since 1970, and the sine and cosine of the month, the weekday and the time of day.
 
-Parts that do not vary in training are left out, and so are months of less than two years, weekdays of less than two
-weeks and hours of less than two days. What a month brings cannot be told there from what the years bring, and a network
-that guesses is wrong about later dates. Month, weekday and time of day are those of the clocks in the time zone
-that the column had in training; there and in the seconds, an instant is the same whatever zone it is written in.
+Parts that do not vary in training are left out. So is the month if training spans less than two years, the weekday if
+it spans less than two weeks, and the time of day if it spans less than two days: the effect of a month cannot be told
+from that of the years there, and a network that guesses is wrong about later dates. Month, weekday and time of day are
+read from clocks in the time zone that the column had in training, so that an instant is the same in whatever zone it is
+written.
 """
 
 import datetime
@@ -30,7 +31,7 @@ EPOCH = datetime.datetime(1970, 1, 1)
 _FIRST = (datetime.date(1, 1, 2) - EPOCH.date()).days
 _LAST = (datetime.date(9999, 12, 30) - EPOCH.date()).days
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
-_PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part comes again
+_PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part repeats
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
 
 
@@ -59,7 +60,7 @@ class DateColumn(Column):
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are no dates, and of dates with and without a time zone the rarer ones."""
+        """Return which of some texts are no dates, and the rarer ones of dates with and without a time zone."""
         dates = {text: find_date(text, written) for text in texts}
         aware = {text: None if date is None else date.tzinfo is not None for text, date in dates.items()}
         with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
@@ -72,7 +73,7 @@ class DateColumn(Column):
 
     @classmethod
     def why_unlike(cls, text: str, written: Written = PLAIN, unit: str = "") -> str:
-        """Say why a text is no date, or that its time zone is why it is not like the others."""
+        """Say why a text is no date, or that it differs from the others by its time zone."""
         date = find_date(text, written)
         if date is None:
             return super().why_unlike(text, written, unit)
@@ -85,7 +86,7 @@ class DateColumn(Column):
 
     @property
     def arrow(self) -> tuple[str, ...]:
-        """The type of Arrow for the dates of this column, also where all are missing."""
+        """The type of Arrow for the dates of this column, even if all are missing."""
         return ("timestamp", "us", *([] if self.zone is None else ["UTC"]))
 
     @classmethod
@@ -161,12 +162,12 @@ class DateColumn(Column):
 
     @property
     def usual(self) -> str:
-        """The middle between the first and the last."""
+        """The middle between the first and the last instant."""
         return self._sendable((self.earliest + self.latest) / 2)
 
     @property
     def described(self) -> dict[str, Any]:
-        """The summary, with instants rather than wall clocks: these could not be sent back."""
+        """The summary, with instants in place of wall clocks, which could not be sent back."""
         return self.summary | {"earliest": self._sendable(self.earliest), "latest": self._sendable(self.latest)}
 
     def _sendable(self, second: float) -> str:
@@ -225,10 +226,9 @@ def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64
     wall = np.where(missing, 0.0, wall_seconds(seconds, zone))
     days = np.floor(wall / DAY)
     months = days.astype(np.int64).astype("M8[D]").astype("M8[M]").astype(np.int64)
-    turns = np.stack(
-        [months % 12 / 12, (days + 3) % 7 / 7, (wall - days * DAY) / DAY], axis=1
-    )  # 1970 began on a Thursday
-    # Rounded, so that what is the same by the calendar is the same number.
+    # 1970 began on a Thursday.
+    turns = np.stack([months % 12 / 12, (days + 3) % 7 / 7, (wall - days * DAY) / DAY], axis=1)
+    # Rounded, so that the same place in the calendar is the same number.
     circle = np.round(np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=2), 12)
     parts = np.concatenate([seconds[:, None], circle.reshape(len(seconds), -1)], axis=1)
     parts[missing] = np.nan

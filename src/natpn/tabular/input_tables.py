@@ -42,7 +42,7 @@ class Table:
         elif order is None:
             yield from map(_cells_of_column, self._series())
         else:
-            # All at once: a frame takes longer to find one column the more it has.
+            # All at once, because a frame takes longer to find one column the more it has.
             columns = list(self._series())
             yield from (_cells_of_column(columns[place]) for place in order)
 
@@ -113,13 +113,13 @@ def _floats(series: "nw.Series[Any]") -> NDArray[np.float64]:
 
 
 def is_pandas(X: Any) -> bool:
-    """Say whether it is a data frame of pandas, which need not be installed."""
+    """Say whether X is a data frame of pandas, which need not be installed."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(X, pandas.DataFrame)
 
 
 def read_table(X: Any) -> Table:
-    """Take a numpy array, a data frame of any library that narwhals knows, or a list of rows.
+    """Read a numpy array, a data frame of any library that narwhals knows, or a list of rows.
 
     Raises:
         ValueError: If it is none of these, is not two-dimensional, is empty, sparse or complex, or has bad names.
@@ -139,7 +139,7 @@ def read_table(X: Any) -> Table:
     if hasattr(X, "collect"):
         raise ValueError("X is a lazy frame, whose values are not known yet. Use X.collect().")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and any(isinstance(row, dict) for row in X)):
-        raise ValueError("X has dicts for rows, or is one. Make a data frame of it, as by pandas.DataFrame(X).")
+        raise ValueError("X is a dict, or has dicts for rows. Make a data frame of it, as by pandas.DataFrame(X).")
     if isinstance(X, list | tuple):
         lengths = sorted({len(row) if isinstance(row, list | tuple) else -1 for row in X})
         if len(lengths) > 1 and lengths[0] >= 0:
@@ -178,13 +178,13 @@ def _of_frame(frame: Any, names: list[Any]) -> Table:
     if any(texts) and not all(texts):
         other = next(name for name, text in zip(names, texts, strict=True) if not text)
         raise ValueError(
-            f"X has column names that are texts and others, as {other!r}. Make all texts: X.columns.astype(str)."
+            f"X has column names that are texts and others such as {other!r}. Make all texts: X.columns.astype(str)."
         )
     return Table(frame, names if all(texts) else None)
 
 
 def _check_size(rows: int, columns: int) -> None:
-    """Raise, in scikit-learn's words, if there is nothing."""
+    """Raise, in scikit-learn's words, if a table has no rows or no columns."""
     for count, what in ((columns, "feature"), (rows, "sample")):
         if count == 0:
             raise ValueError(
@@ -193,16 +193,16 @@ def _check_size(rows: int, columns: int) -> None:
 
 
 def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_columns: int) -> list[int] | None:
-    """Return where each fitted column is in the new data, None if they are in the same order already.
+    """Return where each training column is in the new data, None if the order is the same.
 
     Args:
         fitted: The names of the training columns.
-        named: Whether the training data came with these names.
+        named: Whether the training data had these names themselves.
         names: The names of the new columns; None if they have none.
         n_columns: How many there are.
 
     Raises:
-        ValueError: If a column is missing, or there is one too many.
+        ValueError: If a column is missing, or there is an additional one.
     """
     if names is None or not named:
         if n_columns != len(fitted):

@@ -16,8 +16,8 @@ from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.written import PLAIN, Written
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
-# A constant is the same in float32 and in float64.
+CHUNK = 1 << 18  # numbers that are standardised at once: 2 MB of float64, which stay in the cache
+# So that a constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
 
 
@@ -51,7 +51,7 @@ class NumberColumn(Column):
 
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
-        """Say whether all are durations, or numbers, among which there may be truth values."""
+        """Say whether all are durations, or all are numbers, with truth values among them or not."""
         if all(issubclass(kind, DURATIONS) for kind in types):
             return True
         truths = {kind for kind in types if issubclass(kind, BOOLEANS)}
@@ -59,7 +59,7 @@ class NumberColumn(Column):
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are no finite numbers."""
+        """Return which of some texts are not finite numbers."""
         return [text for text in texts if find_number(text, written, unit) is None]
 
     @classmethod
@@ -220,13 +220,14 @@ def _finite(cells: Cells, name: str) -> NDArray[np.float64]:
 
 
 def _quantiles(numbers: NDArray[np.float64]) -> list[float]:
-    """Return the smallest numbers that at least the shares `QUANTILES` of all do not exceed."""
+    """Return for each share in `QUANTILES` the smallest number that at least this share of all does not exceed."""
     places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
-    return np.partition(numbers, places)[places].tolist()
+    ordered = np.partition(numbers, places)
+    return [float(ordered[place]) for place in places]
 
 
 class NumberBlock:
-    """Encode columns of numbers side by side, as one matrix.
+    """Neighbouring columns of numbers, encoded as one matrix.
 
     Args:
         columns: The columns of the matrix.
@@ -247,7 +248,7 @@ class NumberBlock:
     def encode_next(
         self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
     ) -> NDArray[np.float64] | None:
-        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0 in all.
+        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0.
 
         Raises:
             ValueError: If a value is not a number, or infinite.
@@ -279,9 +280,8 @@ class NumberBlock:
                 check_finite(part, self._names, start)
             numbers[rows] = self._standardise(part, missing)
             if self._flagged:
-                flags[rows] = self._flags[:, 0]
-                if missing is not None:
-                    flags[rows] = np.where(missing[:, self._flagged], self._flags[:, 1], self._flags[:, 0])
+                no, yes = self._flags.T
+                flags[rows] = no if missing is None else np.where(missing[:, self._flagged], yes, no)
             if missing is not None or self._constant:
                 surprise = np.zeros(len(matrix)) if surprise is None else surprise
                 self._add_surprise(part, missing, surprise[rows])

@@ -94,11 +94,11 @@ def combine_events(surprise: NDArray[np.float64], log_never: float, n_columns: i
 class TableTransform:
     """Turn tables into float32 matrices: numbers first, then 0/1 columns, and the surprise last.
 
-    All columns but the last are standardised, and 0 stands for what an average row has. Constant columns and those
-    without any value have no part in the result, except that the surprise watches them. The surprise of a row is the
-    log-probability, by the rule of succession, of what training never had: a first missing value, an unseen category,
-    another value in a constant column, or a number beyond its range. It is 0 for rows without such an event, and grows
-    out of proportion with the share of columns that are strange.
+    All columns but the last are standardised, so that 0 is the mean in training. Constant columns and those without any
+    value are left out; only the surprise depends on them. The surprise of a row is the log-probability, by the rule of
+    succession, of what training never had: a first missing value, an unseen category, another value in a constant
+    column, or a number beyond its range. It is 0 for rows without such an event, and grows faster than the share of
+    columns that are strange.
 
     Tables are numpy arrays, data frames of pandas, polars, pyarrow and whatever else narwhals knows, or lists of rows.
 
@@ -131,7 +131,7 @@ class TableTransform:
 
         Raises:
             ValueError: If the table cannot be used; the message names column and row.
-            TypeError: If a value is neither a text nor a number, as a dict or a list.
+            TypeError: If a value is neither a text nor a number, such as a dict or a list.
         """
         table = read_table(X)
         names = table.names or [f"x{place}" for place in range(table.shape[1])]
@@ -140,7 +140,7 @@ class TableTransform:
         return self
 
     def as_rare_as(self, other: "TableTransform") -> Self:
-        """Let events that this table never had be as rare as another table of the same columns says."""
+        """Let events that this table never had be as rare as in another table of the same columns."""
         pairs = zip(self.columns, other.columns, strict=True)
         self._set([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
         return self
@@ -149,16 +149,15 @@ class TableTransform:
         self.columns = columns
         self.version = version
         self.named = named
-        self._n_features = len(columns)
         self._n_numbers = sum(column.n_numbers for column in columns)
         self._n_flags = sum(column.n_flags for column in columns)
-        # Without any output, one column of zeros: what follows needs an input.
+        # A table without any other output gets one column of zeros, because a network needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         self.ranges = Ranges(columns, grows=version > 2) if version > 1 else None
         self._encoders: list[Encoder] = []
         for _, run in groupby(columns, type):
-            beside = list(run)
-            self._encoders += beside[0].encoders(beside)
+            neighbours = list(run)
+            self._encoders += neighbours[0].encoders(neighbours)
 
     @property
     def n_outputs(self) -> int:
@@ -167,7 +166,7 @@ class TableTransform:
 
     @property
     def n_numbers(self) -> int:
-        """How many columns of the result, from the first on, are numbers; 0/1 columns follow."""
+        """How many columns of the result are numbers; these come first, and 0/1 columns follow."""
         return self._n_numbers + self._n_zeros
 
     @property
@@ -179,14 +178,14 @@ class TableTransform:
         """Encode a table of the form that was fitted.
 
         Args:
-            X: The table. Columns are matched by name if both tables have names, else by position.
+            X: The table. Columns are matched by name if both tables have names, otherwise by position.
 
         Returns:
             The matrix, shape (rows, n_outputs), finite.
 
         Raises:
             ValueError: If columns do not match, or a value does not fit its column; the message names column and row.
-            TypeError: If a value is neither a text nor a number, as a dict or a list.
+            TypeError: If a value is neither a text nor a number, such as a dict or a list.
         """
         self._check_fitted()
         table = read_table(X)
@@ -200,11 +199,12 @@ class TableTransform:
             n = self.n_numbers
             surprise = encode_in_turn(self._encoders, table.columns(order), result[:, :n], result[:, n:-1])
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
-        parts = [part for part in (surprise, beyond) if part is not None]
-        if parts:
-            total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-            several = self.version > 2 and total.any()
-            result[:, -1] = combine_events(total, self.columns[0].log_never, len(self.columns)) if several else total
+        if beyond is not None:
+            surprise = beyond if surprise is None else surprise + beyond
+        if surprise is not None:
+            if self.version > 2 and surprise.any():
+                surprise = combine_events(surprise, self.columns[0].log_never, len(self.columns))
+            result[:, -1] = surprise
         return result
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
@@ -216,9 +216,9 @@ class TableTransform:
         return match_columns(self.feature_names, self.named, names, n_columns)
 
     def most_unusual(self, X: Any) -> list[str]:
-        """Return for each row the name of the column whose value is the most unusual against the training data.
+        """Return for each row the name of the column whose value is the most unusual beside the training data.
 
-        Numbers and dates count by their standardised value, categories by how rare they are.
+        Numbers and dates are judged by their standardised value, categories by how rare they are.
 
         Args:
             X: A table, as for `transform`.
@@ -226,15 +226,8 @@ class TableTransform:
         self._check_fitted()
         table = read_table(X)
         order = self.match_columns(table.names, table.shape[1])
-        highest = np.full(table.shape[0], -1.0)
-        place = np.zeros(table.shape[0], np.intp)
-        for number, (column, cells) in enumerate(zip(self.columns, table.columns(order), strict=True)):
-            score = column.oddness(cells)
-            higher = score > highest
-            highest[higher] = score[higher]
-            place[higher] = number
-        names = self.feature_names
-        return [names[number] for number in place]
+        scores = [column.oddness(cells) for column, cells in zip(self.columns, table.columns(order), strict=True)]
+        return [self.columns[place].name for place in np.argmax(scores, axis=0)]
 
     def to_config(self) -> dict[str, Any]:
         """Return everything the transform has learned, as JSON can hold it."""
@@ -267,10 +260,9 @@ class TableTransform:
             except ValueError as error:
                 raise ValueError(f"{where}: the kind of column {place} is {error}.") from None
             columns.append(kind.from_config(entry))
-        counts = Counter(column.name for column in columns)
-        twice = next((name for name, count in counts.items() if count > 1), None)
-        if twice is not None:
-            raise ValueError(f"{where} has two columns of the name {twice!r}.")
+        name, count = Counter(column.name for column in columns).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"{where} has two columns of the name {name!r}.")
         transform = cls()
         transform._set(columns, read.flag("named"), int(version))
         return transform
