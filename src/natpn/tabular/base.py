@@ -14,9 +14,8 @@ from math import log
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import brief, shown
@@ -34,15 +33,11 @@ class Encoder(Protocol):
     def n_flags(self) -> int:
         """How many 0/1 columns they become."""
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0."""
 
 
-def encode_in_turn(
-    encoders: Iterable[Encoder], cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def encode_in_turn(encoders: Iterable[Encoder], cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats:
     """Let encoders write their columns one after the other, and return the sum of the surprise of each row."""
     surprise = np.zeros(len(numbers))
     number = flag = 0
@@ -143,16 +138,12 @@ class Column(ABC):
         """Return what encodes neighbouring columns of this kind; by default each encodes itself."""
         return columns
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Encode the next of some columns."""
         return self.encode(next(cells), numbers, flags)
 
     @abstractmethod
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
     def read_text(self, text: str, written: Written = PLAIN) -> Any:
@@ -192,7 +183,7 @@ class Column(ABC):
         return None
 
     @abstractmethod
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations.
 
         For values that have a probability p instead, this is √(2 log(p_max / p)), where p_max is the probability of the
@@ -288,24 +279,20 @@ class Column(ABC):
         no, yes = self.missing_flag
         return ((yes, no, no),)
 
-    def flag_missing(self, missing: NDArray[np.bool_], flags: NDArray[np.float32]) -> None:
+    def flag_missing(self, missing: Mask, flags: Encoded) -> None:
         """Write the last 0/1 column, if it has one that says whether the value is missing."""
         if self.missing_flag is not None:
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)
 
-    def new_events(
-        self, missing: NDArray[np.bool_], changed: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64] | None:
+    def new_events(self, missing: Mask, changed: Mask | None = None) -> Floats | None:
         """Return the surprise of first missing values, and of values in which a constant column changed."""
         event = missing if not self.missing else None
         if changed is not None:
             event = changed if event is None else event | changed
         return np.where(event, self.log_never, 0.0) if event is not None and event.any() else None
 
-    def score_events(
-        self, score: NDArray[np.float64], missing: NDArray[np.bool_], changed: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64]:
+    def score_events(self, score: Floats, missing: Mask, changed: Mask | None = None) -> Floats:
         """Put into the oddness of values that of missing ones, and of those in which a constant column changed."""
         score[missing] = oddness_of(np.log(self.missing) if self.missing else self.log_never)
         if changed is not None:
@@ -313,6 +300,6 @@ class Column(ABC):
         return score
 
 
-def oddness_of(log_share: NDArray[np.float64] | float) -> NDArray[np.float64]:
+def oddness_of(log_share: Floats | float) -> Floats:
     """Return √(−2 · log-probability): how many deviations from its mean a Gaussian's density has fallen as far."""
     return np.asarray(np.sqrt(-2 * np.minimum(log_share, 0.0)))

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, oddness_of
-from natpn.tabular.cells import BOOLEANS, Cells, map_to_floats, text_of, unlike_training
+from natpn.tabular.cells import BOOLEANS, Cells, Encoded, Floats, Mask, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import TRUTHS, truth_of_text
@@ -71,9 +70,7 @@ class BooleanColumn(Column):
         """One unless it is constant, and one more if training had missing values."""
         return int(0 < self.true < 1) + int(self.missing_flag is not None)
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         truths = _to_booleans(cells, self.name)
         missing = np.isnan(truths)
@@ -104,7 +101,7 @@ class BooleanColumn(Column):
         """The more frequent one."""
         return self.true > 0.5
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""
         truths = _to_booleans(cells, self.name)
         usual = max(self.true, 1 - self.true)
@@ -113,7 +110,7 @@ class BooleanColumn(Column):
             score = oddness_of(np.log(share / usual))
         return self.score_events(score, np.isnan(truths), self._changed(truths))
 
-    def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def _changed(self, truths: Floats) -> Mask | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
 
     @property
@@ -135,7 +132,7 @@ class BooleanColumn(Column):
         return {"true": read.number("true", 0, 1)}
 
 
-def _to_booleans(cells: Cells, name: str) -> NDArray[np.float64]:
+def _to_booleans(cells: Cells, name: str) -> Floats:
     """Return 1 for true, 0 for false, NaN for missing.
 
     Raises:

@@ -19,10 +19,9 @@ from math import log
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, oddness_of
-from natpn.tabular.cells import Cells, to_levels
+from natpn.tabular.cells import Cells, Encoded, Floats, Places, to_levels
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import find_number, is_mark
@@ -113,7 +112,7 @@ class CategoryColumn(Column):
         return log((self.n_singletons + 1) / (self.n_rows + 2))
 
     @cached_property
-    def _table(self) -> NDArray[np.float32]:
+    def _table(self) -> Encoded:
         """The encoding of each kept level, then of rare ones, of missing, and of unseen ones."""
         shares = [*self.shares, self.rare_share, self.missing]
         n = len(shares)
@@ -143,7 +142,7 @@ class CategoryColumn(Column):
         hashes = np.frombuffer(base64.b64decode(self.rare_hashes), "<u8")
         return frozenset(hashes.tolist() if self.rare_hashes else self.rare)
 
-    def _places(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _places(self, cells: Cells) -> tuple[Places, Places]:
         """Return the row of the table that each distinct value has, and each row's place among them."""
         texts, codes = to_levels(cells, self.name)
         read = [None if text is None else self.read_text(text) for text in texts]
@@ -203,7 +202,7 @@ class CategoryColumn(Column):
         return self.levels[0] if self.levels else next(iter(self.rare), None)
 
     @cached_property
-    def _log_events(self) -> NDArray[np.float64]:
+    def _log_events(self) -> Floats:
         """The surprise of each row of the table."""
         events = np.zeros(len(self.levels) + 3)
         events[-1] = self.log_unseen
@@ -211,16 +210,14 @@ class CategoryColumn(Column):
             events[-2] = self.log_never
         return events
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         places, codes = self._places(cells)
         flags[...] = self._table[places][codes]
         surprise = self._log_events[places]
         return surprise[codes] if surprise.any() else None
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""
         places, codes = self._places(cells)
         n_rare = self.n_levels - len(self.levels)

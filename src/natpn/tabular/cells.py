@@ -29,6 +29,10 @@ from numpy.typing import NDArray
 from natpn.tabular.texts import is_mark, number_of_text
 
 T = TypeVar("T")
+Floats = NDArray[np.float64]
+Encoded = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
 
 BOOLEANS = (bool, np.bool_)
 DATES = (datetime.date, np.datetime64)
@@ -138,7 +142,7 @@ def _not_a_cell(value: Any) -> str:
     return f"argument must be a string or a number, not {type(value).__name__!r}"
 
 
-def distinct(values: list[Any], name: str) -> tuple[list[Any], NDArray[np.intp]]:
+def distinct(values: list[Any], name: str) -> tuple[list[Any], Places]:
     """Return the distinct values in the order they came, and the place of each row's value among them.
 
     Raises:
@@ -166,9 +170,7 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def map_distinct(
-    values: list[Any], name: str, function: Callable[[Any], T | None]
-) -> tuple[list[T | None], NDArray[np.intp]]:
+def map_distinct(values: list[Any], name: str, function: Callable[[Any], T | None]) -> tuple[list[T | None], Places]:
     """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
 
     Raises:
@@ -186,13 +188,13 @@ def map_distinct(
     return results, codes
 
 
-def map_to_floats(values: list[Any], name: str, function: Callable[[Any], float | None]) -> NDArray[np.float64]:
+def map_to_floats(values: list[Any], name: str, function: Callable[[Any], float | None]) -> Floats:
     """Apply a function to each distinct value as `map_distinct` does, and return each row's float, NaN for missing."""
     results, codes = map_distinct(values, name, function)
     return np.array([np.nan if result is None else result for result in results], np.float64)[codes]
 
 
-def to_levels(cells: Cells, name: str) -> tuple[list[str | None], NDArray[np.intp]]:
+def to_levels(cells: Cells, name: str) -> tuple[list[str | None], Places]:
     """Return the distinct texts of a column, None for missing, and each row's place among them.
 
     Raises:
@@ -216,13 +218,13 @@ def to_levels(cells: Cells, name: str) -> tuple[list[str | None], NDArray[np.int
     return _merge(*map_distinct(values, name, text_of))
 
 
-def _merge(texts: list[str | None], codes: NDArray[np.intp]) -> tuple[list[str | None], NDArray[np.intp]]:
+def _merge(texts: list[str | None], codes: Places) -> tuple[list[str | None], Places]:
     """Give values with the same text the same place."""
     index = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     return list(index), np.array([index[text] for text in texts], np.intp)[codes]
 
 
-def to_numbers(cells: Cells, name: str) -> NDArray[np.float64]:
+def to_numbers(cells: Cells, name: str) -> Floats:
     """Return float64 numbers, which may be infinite, with NaN where a value is missing.
 
     Raises:
@@ -270,7 +272,7 @@ def unlike_training(fact: str, had: str, cure: str) -> str:
     return f"{fact}; the column had only {had} in training. {cure}, or make it missing."
 
 
-def check_finite(matrix: NDArray[np.float64], names: list[str], first_row: int = 0) -> None:
+def check_finite(matrix: Floats, names: list[str], first_row: int = 0) -> None:
     """Raise if a number is infinite; NaN is allowed.
 
     Raises:

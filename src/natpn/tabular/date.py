@@ -16,10 +16,9 @@ from typing import Any, Self
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.tabular.base import Column
-from natpn.tabular.cells import DATES, Cells, map_distinct, text_of, unlike_training
+from natpn.tabular.cells import DATES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.texts import date_of_text, find_date, shown
@@ -117,7 +116,7 @@ class DateColumn(Column):
         """One for each part that varies."""
         return sum(deviation > 0 for deviation in self.deviations)
 
-    def _seconds(self, cells: Cells) -> NDArray[np.float64]:
+    def _seconds(self, cells: Cells) -> Floats:
         seconds, zone = _to_seconds(cells, self.name)
         if (zone is None) != (self.zone is None) and not np.isnan(seconds).all():
             had, has = (f"the time zone {z!r}" if z else "no time zone" for z in (self.zone, zone))
@@ -127,7 +126,7 @@ class DateColumn(Column):
             )
         return seconds
 
-    def _standardised(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _standardised(self, seconds: Floats) -> Floats:
         parts = _parts(seconds, self.zone)
         return self._standardise(parts, np.isnan(parts))
 
@@ -135,9 +134,7 @@ class DateColumn(Column):
     def _standardise(self) -> Standardiser:
         return Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         seconds = self._seconds(cells)
         missing = np.isnan(seconds)
@@ -173,13 +170,13 @@ class DateColumn(Column):
     def _sendable(self, second: float) -> str:
         return _iso_text(second) + ("" if self.zone is None else "Z")
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations the most unusual part lies from its mean."""
         seconds = self._seconds(cells)
-        score: NDArray[np.float64] = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
+        score: Floats = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
         return self.score_events(score, np.isnan(seconds), self._changed(seconds))
 
-    def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def _changed(self, seconds: Floats) -> Mask | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
 
     @property
@@ -220,7 +217,7 @@ def _check_zone(zone: str | None, where: str) -> None:
             raise ValueError(f"{where}: {error}") from None
 
 
-def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+def _parts(seconds: Floats, zone: str | None) -> Floats:
     """Return the parts of each instant, in the order of `PARTS`; all are NaN where it is missing."""
     missing = np.isnan(seconds)
     wall = np.where(missing, 0.0, wall_seconds(seconds, zone))
@@ -235,7 +232,7 @@ def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64
     return parts
 
 
-def _to_seconds(cells: Cells, name: str) -> tuple[NDArray[np.float64], str | None]:
+def _to_seconds(cells: Cells, name: str) -> tuple[Floats, str | None]:
     """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none, then they are local.
 
     Raises:
@@ -297,7 +294,7 @@ def _find_zone(name: str) -> datetime.tzinfo:
         ) from None
 
 
-def wall_seconds(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+def wall_seconds(seconds: Floats, zone: str | None) -> Floats:
     """Map seconds since 1970 in UTC to those that the zone's clocks showed; NaN stays, and no zone changes nothing.
 
     Offsets are looked up once a day and, on the few days on which they change, once an instant.

@@ -4,10 +4,9 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, oddness_of
-from natpn.tabular.cells import Cells, to_levels
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask, to_levels
 from natpn.tabular.moments import Arithmetic
 from natpn.tabular.texts import is_mark
 from natpn.tabular.written import PLAIN, Written
@@ -35,9 +34,7 @@ class EmptyColumn(Column):
         """Every value is an event."""
         return Arithmetic(tolerance=-1.0)
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Return the surprise of values where there were none."""
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
@@ -58,7 +55,7 @@ class EmptyColumn(Column):
         """A text, a number or a truth value."""
         return {"type": ["string", "number", "boolean", "null"], "description": "Training had no value here."}
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual values are where there were none."""
         return oddness_of(np.where(self._present(cells), self.log_never, 0.0))
 
@@ -71,6 +68,6 @@ class EmptyColumn(Column):
         """Say that there was no value."""
         return "always missing"
 
-    def _present(self, cells: Cells) -> NDArray[np.bool_]:
+    def _present(self, cells: Cells) -> Mask:
         levels, codes = to_levels(cells, self.name)
         return np.array([level is not None and not is_mark(level) for level in levels], np.bool_)[codes]

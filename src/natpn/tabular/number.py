@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, encode_in_turn
-from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, check_finite, to_numbers
+from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, Encoded, Floats, Mask, check_finite, to_numbers
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
 from natpn.tabular.texts import brief, find_number, number_of_text
@@ -123,9 +123,7 @@ class NumberColumn(Column):
         """Return one for all columns: one for each would take many more calls."""
         return [NumberBlock(columns)]
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode_next(iter([cells]), numbers, flags)
 
@@ -153,7 +151,7 @@ class NumberColumn(Column):
         """The median."""
         return self.quantiles[len(self.quantiles) // 2]
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations each number lies from the mean."""
         numbers = _finite(cells, self.name)[:, None]
         missing = np.isnan(numbers)
@@ -162,7 +160,7 @@ class NumberColumn(Column):
             score = np.abs(Standardiser([self.moments])(numbers, missing))[:, 0]
         return self.score_events(score, missing[:, 0], self.changed(numbers[:, 0]))
 
-    def changed(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def changed(self, numbers: Floats) -> Mask | None:
         """Return where a number differs from the constant that the column was; None if it was not constant."""
         if self.minimum != self.maximum:
             return None
@@ -213,13 +211,13 @@ class NumberColumn(Column):
         }
 
 
-def _finite(cells: Cells, name: str) -> NDArray[np.float64]:
+def _finite(cells: Cells, name: str) -> Floats:
     numbers = to_numbers(cells, name)
     check_finite(numbers[:, None], [name])
     return numbers
 
 
-def _quantiles(numbers: NDArray[np.float64]) -> list[float]:
+def _quantiles(numbers: Floats) -> list[float]:
     """Return for each share in `QUANTILES` the smallest number that at least this share of all does not exceed."""
     places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
     ordered = np.partition(numbers, places)
@@ -245,9 +243,7 @@ class NumberBlock:
         self._constant = [place for place, c in enumerate(columns) if c.minimum == c.maximum]
         self._complete = np.array([not column.missing for column in columns])
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0.
 
         Raises:
@@ -261,15 +257,13 @@ class NumberBlock:
         parts = [NumberBlock(self._columns[start : start + width]) for start in starts]
         return encode_in_turn(parts, cells, numbers, flags)
 
-    def encode(
-        self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, matrix: NDArray[Any], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them.
 
         Raises:
             ValueError: If a number is infinite.
         """
-        surprise: NDArray[np.float64] | None = None
+        surprise: Floats | None = None
         step = max(CHUNK // len(self._columns), 1)
         for start in range(0, len(matrix), step):
             rows = slice(start, start + step)
@@ -287,9 +281,7 @@ class NumberBlock:
                 self._add_surprise(part, missing, surprise[rows])
         return surprise
 
-    def _add_surprise(
-        self, part: NDArray[np.float64], missing: NDArray[np.bool_] | None, surprise: NDArray[np.float64]
-    ) -> None:
+    def _add_surprise(self, part: Floats, missing: Mask | None, surprise: Floats) -> None:
         none = np.zeros(len(part), np.bool_)
         first_missing = [] if missing is None else np.flatnonzero(self._complete & missing.any(axis=0)).tolist()
         for place in sorted({*self._constant, *first_missing}):

@@ -24,9 +24,9 @@ from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, Encoder, encode_in_turn
+from natpn.tabular.cells import Encoded, Floats
 from natpn.tabular.column_kinds import column_type, fit_column
 from natpn.tabular.config import Fields
 from natpn.tabular.input_tables import match_columns, read_table
@@ -63,7 +63,7 @@ class Ranges:
         self.width = np.maximum(self.high - self.low, 1e-30)  # 0 if a mean dwarfs the deviation
         self._log_event = SHARE * columns[0].log_never
 
-    def surprise(self, numbers: NDArray[np.float32]) -> NDArray[np.float64] | None:
+    def surprise(self, numbers: Encoded) -> Floats | None:
         """Return the surprise of each row of standardised numbers, or None if it is 0 in all of them."""
         if not self.places:
             return None
@@ -74,11 +74,11 @@ class Ranges:
         farthest = np.clip(apart.max(axis=1), 0.0, _FARTHEST)
         squared = np.square(farthest)
         growth = np.clip(farthest, 1.0, self._most)
-        result: NDArray[np.float64] = self._log_event * growth * squared / (squared + HALF**2)
+        result: Floats = self._log_event * growth * squared / (squared + HALF**2)
         return result
 
 
-def combine_events(surprise: NDArray[np.float64], log_never: float, n_columns: int) -> NDArray[np.float64]:
+def combine_events(surprise: Floats, log_never: float, n_columns: int) -> Floats:
     """Return the surprise of rows from the sums of their events.
 
     Args:
@@ -87,7 +87,7 @@ def combine_events(surprise: NDArray[np.float64], log_never: float, n_columns: i
         n_columns: How many columns there are.
     """
     share = np.minimum(surprise / (n_columns * log_never), MOST_STRANGE)
-    result: NDArray[np.float64] = surprise / (1 - share)
+    result: Floats = surprise / (1 - share)
     return result
 
 
@@ -174,7 +174,7 @@ class TableTransform:
         """The names of the input columns; "x0", "x1", … if the training table had none."""
         return [column.name for column in self.columns]
 
-    def transform(self, X: Any) -> NDArray[np.float32]:
+    def transform(self, X: Any) -> Encoded:
         """Encode a table of the form that was fitted.
 
         Args:
