@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from natpn.tabular.base import Column, oddness_of
-from natpn.tabular.cells import BOOLEANS, Cells, Encoded, Floats, Mask, map_to_floats, text_of, unlike_training
+from natpn.tabular.cells import BOOLEAN_TYPES, Cells, Encoded, Floats, Mask, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import TRUTHS, truth_of_text
@@ -26,7 +26,7 @@ class BooleanColumn(Column):
 
     kind = "boolean"
     words = ("truth value", "truth values")
-    types = BOOLEANS
+    types = BOOLEAN_TYPES
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
@@ -142,10 +142,10 @@ def _to_booleans(cells: Cells, name: str) -> Floats:
         return np.asarray(cells.values, np.float64)
     if cells.form == "date" and not cells.is_empty():
         raise ValueError(f"Column {name!r} has dates, but it had truth values in training. Convert it, or fit again.")
-    return map_to_floats(cells.to_list(), name, _truth)
+    return map_to_floats(cells.to_list(), name, _truth_of_value)
 
 
-def _truth(value: Any) -> float | None:
+def _truth_of_value(value: Any) -> float | None:
     try:
         return truth_of_text(text_of(value))
     except ValueError:

@@ -34,10 +34,10 @@ Encoded = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
-BOOLEANS = (bool, np.bool_)
-DATES = (datetime.date, np.datetime64)
-DURATIONS = (datetime.timedelta, np.timedelta64, datetime.time)
-NUMBERS = (Real, Decimal)
+BOOLEAN_TYPES = (bool, np.bool_)
+DATE_TYPES = (datetime.date, np.datetime64)
+DURATION_TYPES = (datetime.timedelta, np.timedelta64, datetime.time)
+NUMBER_TYPES = (Real, Decimal)
 # pandas' own missing values, known by name because pandas may not be installed.
 MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
 
@@ -92,7 +92,7 @@ def is_missing(value: Any) -> bool:
     """Say whether a value is None, NaN, NaT or pandas' NA."""
     if type(value).__name__ in MISSING_TYPES:
         return True
-    return isinstance(value, (*NUMBERS, *DATES, *DURATIONS)) and bool(value != value)
+    return isinstance(value, (*NUMBER_TYPES, *DATE_TYPES, *DURATION_TYPES)) and bool(value != value)
 
 
 def known_types(values: list[Any]) -> set[type]:
@@ -119,11 +119,11 @@ def text_of(value: Any) -> str:
     """
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, BOOLEANS):
+    if isinstance(value, BOOLEAN_TYPES):
         return str(bool(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    if isinstance(value, NUMBERS) and not isinstance(value, np.timedelta64):
+    if isinstance(value, NUMBER_TYPES) and not isinstance(value, np.timedelta64):
         # Beyond 2^53 a float may stand for several whole numbers, and keeps its own text.
         number: Any = value
         whole = number == number and abs(number) < 2**53 and number == int(number)
@@ -150,8 +150,8 @@ def distinct(values: list[Any], name: str) -> tuple[list[Any], Places]:
     """
     keys = values
     types = set(map(type, values))
-    if not types.isdisjoint(BOOLEANS) and not all(issubclass(t, (*BOOLEANS, str, type(None))) for t in types):
-        keys = [(isinstance(v, BOOLEANS), v) for v in values]  # True == 1, but their texts differ
+    if not types.isdisjoint(BOOLEAN_TYPES) and not all(issubclass(t, (*BOOLEAN_TYPES, str, type(None))) for t in types):
+        keys = [(isinstance(v, BOOLEAN_TYPES), v) for v in values]  # True == 1, but their texts differ
     try:
         uniques = list(dict.fromkeys(keys))
     except TypeError:
@@ -252,7 +252,7 @@ def _number(value: Any) -> float | None:
         return value / datetime.timedelta(seconds=1)
     if isinstance(value, np.timedelta64):
         return float(value / np.timedelta64(1, "s"))
-    if isinstance(value, (*NUMBERS, *BOOLEANS)):
+    if isinstance(value, (*NUMBER_TYPES, *BOOLEAN_TYPES)):
         try:
             return float(value)
         except OverflowError:

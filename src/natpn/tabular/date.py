@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from natpn.tabular.base import Column
-from natpn.tabular.cells import DATES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
+from natpn.tabular.cells import DATE_TYPES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.texts import date_of_text, find_date, shown
@@ -27,8 +27,8 @@ from natpn.tabular.written import PLAIN, Written
 DAY = 86_400
 EPOCH = datetime.datetime(1970, 1, 1)
 # The days that Python's calendar has, one short at either end; offsets beyond are those of the last day.
-_FIRST = (datetime.date(1, 1, 2) - EPOCH.date()).days
-_LAST = (datetime.date(9999, 12, 30) - EPOCH.date()).days
+_FIRST_DAY = (datetime.date(1, 1, 2) - EPOCH.date()).days
+_LAST_DAY = (datetime.date(9999, 12, 30) - EPOCH.date()).days
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
 _PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part repeats
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
@@ -54,7 +54,7 @@ class DateColumn(Column):
 
     kind = "date"
     words = ("date", "dates")
-    types = DATES
+    types = DATE_TYPES
     conversion = "pandas.to_datetime"
 
     @classmethod
@@ -98,7 +98,7 @@ class DateColumn(Column):
         days = float(known.max() - known.min()) / DAY
         moments = [
             measure(part if days >= _TWICE * period else np.zeros_like(part))
-            for part, period in zip(_parts(known, zone).T, _PERIODS, strict=True)
+            for part, period in zip(_date_parts(known, zone).T, _PERIODS, strict=True)
         ]
         return cls(
             name,
@@ -127,7 +127,7 @@ class DateColumn(Column):
         return seconds
 
     def _standardised(self, seconds: Floats) -> Floats:
-        parts = _parts(seconds, self.zone)
+        parts = _date_parts(seconds, self.zone)
         return self._standardise(parts, np.isnan(parts))
 
     @cached_property
@@ -217,7 +217,7 @@ def _check_zone(zone: str | None, where: str) -> None:
             raise ValueError(f"{where}: {error}") from None
 
 
-def _parts(seconds: Floats, zone: str | None) -> Floats:
+def _date_parts(seconds: Floats, zone: str | None) -> Floats:
     """Return the parts of each instant, in the order of `PARTS`; all are NaN where it is missing."""
     missing = np.isnan(seconds)
     wall = np.where(missing, 0.0, wall_seconds(seconds, zone))
@@ -303,7 +303,7 @@ def wall_seconds(seconds: Floats, zone: str | None) -> Floats:
         return seconds
     where = _find_zone(zone)
     known = ~np.isnan(seconds)
-    instants = np.clip(seconds[known], _FIRST * DAY, _LAST * DAY)
+    instants = np.clip(seconds[known], _FIRST_DAY * DAY, _LAST_DAY * DAY)
     days, place = np.unique(np.floor(instants / DAY), return_inverse=True)
     start = np.array([_offset(day * DAY, where) for day in days])
     end = np.array([_offset((day + 1) * DAY, where) for day in days])

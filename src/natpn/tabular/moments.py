@@ -14,7 +14,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-LIMIT = 1e30
+STANDARDISED_LIMIT = 1e30
 ORDINARY = (1e-100, 1e100)
 
 
@@ -91,8 +91,8 @@ class Standardiser:
                 numbers = np.ldexp(numbers, self._exponent)
             z: NDArray[np.float64] = numbers - self._mean
             z /= self._deviation
-        np.maximum(z, -LIMIT, out=z)
-        np.minimum(z, LIMIT, out=z)
+        np.maximum(z, -STANDARDISED_LIMIT, out=z)
+        np.minimum(z, STANDARDISED_LIMIT, out=z)
         if missing is not None:
             z[missing if self._all else missing[:, self.varying]] = 0
         return z

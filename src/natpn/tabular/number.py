@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.tabular.base import Column, encode_in_turn
-from natpn.tabular.cells import BOOLEANS, DURATIONS, NUMBERS, Cells, Encoded, Floats, Mask, check_finite, to_numbers
+from natpn.tabular.cells import (
+    BOOLEAN_TYPES,
+    DURATION_TYPES,
+    NUMBER_TYPES,
+    Cells,
+    Encoded,
+    Floats,
+    Mask,
+    check_finite,
+    to_numbers,
+)
 from natpn.tabular.config import Fields
 from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
 from natpn.tabular.texts import brief, find_number, number_of_text
@@ -45,17 +55,17 @@ class NumberColumn(Column):
 
     kind = "number"
     words = ("number", "numbers")
-    types = NUMBERS
+    types = NUMBER_TYPES
     conversion = "pandas.to_numeric"
     numeric = True
 
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
         """Say whether all are durations, or all are numbers, with truth values among them or not."""
-        if all(issubclass(kind, DURATIONS) for kind in types):
+        if all(issubclass(kind, DURATION_TYPES) for kind in types):
             return True
-        truths = {kind for kind in types if issubclass(kind, BOOLEANS)}
-        return truths != types and all(issubclass(kind, NUMBERS) for kind in types - truths)
+        truths = {kind for kind in types if issubclass(kind, BOOLEAN_TYPES)}
+        return truths != types and all(issubclass(kind, NUMBER_TYPES) for kind in types - truths)
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
@@ -75,7 +85,7 @@ class NumberColumn(Column):
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        numbers = _finite(cells, name)
+        numbers = _finite_numbers(cells, name)
         missing = np.isnan(numbers)
         known = numbers[~missing]
         moments = measure(known)
@@ -88,7 +98,7 @@ class NumberColumn(Column):
             moments.deviation,
             float(known.min()),
             float(known.max()),
-            _quantiles(known),
+            _summary_quantiles(known),
             bool((known == np.floor(known)).all()),
         )
 
@@ -153,7 +163,7 @@ class NumberColumn(Column):
 
     def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations each number lies from the mean."""
-        numbers = _finite(cells, self.name)[:, None]
+        numbers = _finite_numbers(cells, self.name)[:, None]
         missing = np.isnan(numbers)
         score = np.zeros(len(numbers))
         if self.deviation:
@@ -180,7 +190,7 @@ class NumberColumn(Column):
 
     def all_differ(self, cells: Cells) -> bool:
         """Say whether all are whole numbers and no two are equal."""
-        numbers = _finite(cells, self.name)
+        numbers = _finite_numbers(cells, self.name)
         known = numbers[~np.isnan(numbers)]
         return self.whole and len(np.unique(known)) == len(known)
 
@@ -211,13 +221,13 @@ class NumberColumn(Column):
         }
 
 
-def _finite(cells: Cells, name: str) -> Floats:
+def _finite_numbers(cells: Cells, name: str) -> Floats:
     numbers = to_numbers(cells, name)
     check_finite(numbers[:, None], [name])
     return numbers
 
 
-def _quantiles(numbers: Floats) -> list[float]:
+def _summary_quantiles(numbers: Floats) -> list[float]:
     """Return for each share in `QUANTILES` the smallest number that at least this share of all does not exceed."""
     places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
     ordered = np.partition(numbers, places)
