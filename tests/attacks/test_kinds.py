@@ -17,7 +17,7 @@ from natpn.cli.bad_cells import BadCells
 from natpn.cli.fit import typed
 from natpn.cli.reading import read
 from natpn.tabular import TableTransform
-from natpn.tabular.kinds import kind_of_texts
+from natpn.tabular.column_kinds import kind_of_texts
 from natpn.tabular.texts import number_of_text
 
 N = 100

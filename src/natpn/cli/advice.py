@@ -76,7 +76,7 @@ def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[st
     from scipy.stats import rankdata
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    from natpn.tabular.frames import read_table
+    from natpn.tabular.input_tables import read_table
 
     rows = np.random.default_rng(0).permutation(len(y))[:_ROWS]
     numbers = y.dtype.kind == "f"
@@ -120,7 +120,7 @@ def _recalled(truth: NDArray[Any], guess: NDArray[Any]) -> float:
 
 def _ids(X: Any, columns: Sequence[Any]) -> Iterator[str]:
     """Yield the columns that name rows: texts that all differ, or such whole numbers by their name or order."""
-    from natpn.tabular.frames import read_table
+    from natpn.tabular.input_tables import read_table
 
     first = read_table(X.slice(0, _ROWS)).columns()  # which tell of most columns that they are none
     for column in [column for column, cells in zip(columns, first, strict=True) if column.all_differ(cells)]:

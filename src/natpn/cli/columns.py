@@ -37,7 +37,7 @@ def infer(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
-    from natpn.tabular.kinds import OTHER, column_type, kind_of_texts
+    from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
     from natpn.tabular.texts import unit_of_texts
 
     written = source.written
@@ -89,7 +89,7 @@ def mended(values: Any, name: str, source: Source, bad: BadCells) -> Any:
     Raises:
         Problem: If nearly all are numbers; with the first text that is not.
     """
-    from natpn.tabular.kinds import column_type, kind_of_texts
+    from natpn.tabular.column_kinds import column_type, kind_of_texts
 
     texts = texts_of(values, name, source.name, source.place)
     kind, wrong = kind_of_texts(texts.counts(), source.written)
@@ -237,7 +237,7 @@ def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
         Problem: With one whose meaning is sure, if there is one, and what to do.
     """
     from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
-    from natpn.tabular.units import split_unit
+    from natpn.tabular.written import split_unit
 
     counts = texts.counts()
     marked = [text for text in texts.distinct if not is_mark(text)]

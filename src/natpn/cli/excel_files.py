@@ -133,7 +133,7 @@ def _damaged(name: str, error: Exception) -> Problem:
 
 def _text(value: Any, written: Written) -> str | None:
     """Return a cell as the file would write it in CSV."""
-    from natpn.tabular.objects import text_of
+    from natpn.tabular.cells import text_of
 
     if value is None or (isinstance(value, str) and not value.strip()):
         return None

@@ -137,7 +137,7 @@ def fit(
 def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
     """Print how each column is read, and what is probably not meant."""
     from natpn.tabular import TableTransform
-    from natpn.tabular.kinds import OTHER
+    from natpn.tabular.column_kinds import OTHER
 
     columns = TableTransform().fit(X).columns
     say(f"columns of {source.name}, as they are read:")

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, shown
-from natpn.tabular.units import split_unit
-from natpn.tabular.written import ORDERS, PLAIN, Written
+from natpn.tabular.written import ORDERS, PLAIN, Written, split_unit
 
 # In this order: what can be thousands is that.
 NUMBERS = [

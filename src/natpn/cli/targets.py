@@ -98,7 +98,7 @@ def labels(column: Any, name: str, source: Source) -> tuple[NDArray[Any], NDArra
 
 
 def _labels_of_values(values: list[Any]) -> list[Any]:
-    from natpn.tabular.objects import is_missing, text_of
+    from natpn.tabular.cells import is_missing, text_of
 
     known = [None if is_missing(value) else value for value in values]
     whole = [v is None or (isinstance(v, int | float) and abs(v) < 2**53 and v == int(v)) for v in known]
@@ -107,7 +107,7 @@ def _labels_of_values(values: list[Any]) -> list[Any]:
 
 def _labels_of_texts(values: list[str | None], name: str) -> list[Any]:
     """Return the labels that texts of a CSV file stand for."""
-    from natpn.tabular.kinds import OTHER, kind_of_texts
+    from natpn.tabular.column_kinds import OTHER, kind_of_texts
     from natpn.tabular.texts import TRUTHS, is_mark
 
     texts = [None if text is None else text.strip() for text in values]
@@ -205,7 +205,7 @@ def known_labels(
     Raises:
         Problem: If one was not in training.
     """
-    from natpn.tabular.objects import is_missing, text_of
+    from natpn.tabular.cells import is_missing, text_of
     from natpn.tabular.texts import is_mark
 
     fold = classes.dtype.kind == "b"

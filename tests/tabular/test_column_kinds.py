@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from natpn.tabular import KINDS, TableTransform
-from natpn.tabular.frames import read_table
-from natpn.tabular.kinds import column_type
+from natpn.tabular.column_kinds import column_type
+from natpn.tabular.input_tables import read_table
 from natpn.tabular.moments import Standardiser
 from tabular.tables import frames, mixed
 

@@ -1,4 +1,4 @@
-"""What may be a table, and what is said of what may not."""
+"""What may be a table, what is said of what may not, and how columns are matched: by name, else by position."""
 
 import narwhals.stable.v1 as nw
 import numpy as np
@@ -8,7 +8,10 @@ import pytest
 import scipy.sparse
 
 from natpn.tabular import TableTransform
-from natpn.tabular.frames import read_table
+from natpn.tabular.input_tables import read_table
+
+FRAME = pd.DataFrame({"age": [1.0, 2.0, 4.0], "city": ["a", "b", "a"], "income": [3.0, 1.0, 2.0]})
+FITTED = TableTransform().fit(FRAME)
 
 
 @pytest.mark.parametrize(
@@ -28,11 +31,11 @@ from natpn.tabular.frames import read_table
         (pd.DataFrame(), r"0 feature\(s\)"),
         (np.ones((2, 2), complex), "Complex data not supported"),
         ([{"a": 1}, {"a": 2}], r"dicts for rows.*pandas.DataFrame\(X\)"),
-        ({"a": [1]}, "dicts for rows, or is one"),
+        ({"a": [1]}, "is a dict, or has dicts for rows"),
         ([[1, 2], [3]], "rows of different lengths: 1 and 2"),
         (pl.LazyFrame({"a": [1]}), r"lazy frame.*X.collect\(\)"),
         (pd.DataFrame(np.ones((2, 2)), columns=["a", "a"]), "columns of the same name"),
-        (pd.DataFrame(np.ones((2, 2)), columns=["a", 1]), "column names that are texts and others, as 1"),
+        (pd.DataFrame(np.ones((2, 2)), columns=["a", 1]), "column names that are texts and others such as 1"),
         (np.zeros(2, [("a", float)])[:, None], "has the dtype"),
     ],
 )
@@ -77,7 +80,7 @@ def test_numbers_and_texts_of_pandas_are_read_without_narwhals(monkeypatch):
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", None], "c": [1, 2], "d": pd.to_datetime(["2024-01-01"] * 2)})
     frame["e"] = pd.array(["x", pd.NA], dtype="string")
     expected = [cells.values for cells in read_table(nw.from_native(frame)).columns()]
-    monkeypatch.setattr("natpn.tabular.frames.nw.from_native", None)
+    monkeypatch.setattr("natpn.tabular.input_tables.nw.from_native", None)
     table = read_table(frame)
     assert table.names == ["a", "b", "c", "d", "e"]
     for place, (cells, values) in enumerate(zip(table.columns(), expected, strict=True)):
@@ -97,3 +100,37 @@ def test_blocks_of_numbers_are_the_same_in_parts(monkeypatch):
     monkeypatch.setattr("natpn.tabular.number.CHUNK", 100)
     np.testing.assert_array_equal(transform.transform(frame), whole)
     assert (whole[7:9, -1] < 0).all()
+
+
+def test_another_order_is_put_right():
+    expected = FITTED.transform(FRAME)
+    np.testing.assert_array_equal(FITTED.transform(FRAME[["income", "age", "city"]]), expected)
+    assert FITTED.match_columns(["income", "age", "city"], 3) == [1, 2, 0]
+    assert FITTED.match_columns(list(FRAME), 3) is None
+    far = FRAME.assign(income=99.0)[["income", "age", "city"]]
+    assert FITTED.most_unusual(far) == ["income"] * 3
+
+
+def test_absent_columns_are_named():
+    renamed = FRAME.rename(columns={"income": "incme"})
+    with pytest.raises(ValueError, match=r"X lacks columns .*: 'income'. Did you mean 'incme' for 'income'\?"):
+        FITTED.transform(renamed)
+    with pytest.raises(ValueError, match=r"X lacks columns .*: 'city', 'income'. Add them"):
+        FITTED.transform(FRAME[["age"]])
+
+
+def test_extra_columns_are_named():
+    with pytest.raises(ValueError, match=r"training did not have: 'target'. Drop them, or fit again with them"):
+        FITTED.transform(FRAME.assign(target=1))
+    many = FRAME.assign(**{f"extra {i}": 0 for i in range(15)})
+    with pytest.raises(ValueError, match=r"'extra 9' and 5 more"):
+        FITTED.transform(many)
+
+
+def test_arrays_are_matched_by_position():
+    np.testing.assert_array_equal(FITTED.transform(FRAME.to_numpy(object)), FITTED.transform(FRAME))
+    with pytest.raises(ValueError, match=r"X has 2 features, but training had 3: 'age', 'city'"):
+        FITTED.transform(np.ones((1, 2)))
+    plain = TableTransform().fit(np.arange(6.0).reshape(3, 2))
+    frame = pl.DataFrame({"q": [0.0, 2.0], "p": [1.0, 3.0]})
+    np.testing.assert_array_equal(plain.transform(frame), plain.transform(np.array([[0.0, 1.0], [2.0, 3.0]])))

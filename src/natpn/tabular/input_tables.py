@@ -1,5 +1,6 @@
-"""Tables as they come: numpy arrays, and whatever data frames narwhals knows."""
+"""Input tables: numpy arrays and data frames that narwhals knows, and which of their columns training had."""
 
+import difflib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from natpn.tabular.cells import Cells, cells_of_array, cells_of_series
+from natpn.tabular.cells import Cells
+
+_LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,13 @@ class Table:
         """Yield the columns, in another order if one is given."""
         if isinstance(self.data, np.ndarray):
             for place in range(self.shape[1]) if order is None else order:
-                yield cells_of_array(self.data[:, place])
+                yield _cells_of_array(self.data[:, place])
         elif order is None:
-            yield from map(_cells, self._series())
+            yield from map(_cells_of_column, self._series())
         else:
-            # All at once: a frame takes longer to find one column the more it has.
+            # All at once, because a frame takes longer to find one column the more it has.
             columns = list(self._series())
-            yield from (_cells(columns[place]) for place in order)
+            yield from (_cells_of_column(columns[place]) for place in order)
 
     def values(self, place: int) -> list[Any]:
         """Return the values of one column as they came."""
@@ -56,25 +59,67 @@ class Table:
         return (column for _, column in self.data.items())
 
 
-def _cells(column: Any) -> Cells:
+def _cells_of_column(column: Any) -> Cells:
+    """Read one column of a data frame of pandas, or of narwhals."""
     if isinstance(column, nw.Series):
-        return cells_of_series(column)
-    # Columns of pandas that are arrays, or texts: for few rows narwhals takes many times as long to say the same.
+        return _cells_of_series(column)
+    # Arrays and texts of pandas are read directly: for few rows narwhals would take many times as long.
     if isinstance(column.dtype, np.dtype):
-        return cells_of_array(column.to_numpy())
+        return _cells_of_array(column.to_numpy())
     if column.dtype.type is str:
         return Cells("objects", column.to_list())
-    return cells_of_series(nw.from_native(column, series_only=True))
+    return _cells_of_series(nw.from_native(column, series_only=True))
+
+
+def _cells_of_array(array: NDArray[Any]) -> Cells:
+    """Read one column of a numpy array."""
+    kind = array.dtype.kind
+    if kind in "iuf":
+        return Cells("number", array)
+    if kind == "b":
+        return Cells("boolean", array)
+    if kind in "Mm":
+        micro = array.astype(f"{kind}8[us]")
+        seconds = np.where(np.isnat(micro), np.nan, micro.astype(np.int64) / 1e6)
+        return Cells("date" if kind == "M" else "number", seconds)
+    return Cells("objects", array.tolist())
+
+
+def _cells_of_series(series: "nw.Series[Any]") -> Cells:
+    """Read one column of a data frame."""
+    dtype = series.dtype
+    if dtype.is_integer() and dtype not in _LONG and not series.null_count():
+        return Cells("number", series.to_numpy())
+    if dtype.is_numeric():
+        return Cells("number", _floats(series))
+    if dtype == nw.Boolean:
+        return Cells("boolean", series.cast(nw.Float64).to_numpy())
+    if dtype in (nw.Datetime, nw.Date):
+        seconds = _floats(series.dt.timestamp("us")) / 1e6
+        return Cells("date", seconds, getattr(dtype, "time_zone", None))
+    if dtype == nw.Duration:
+        return Cells("number", _floats(series.dt.total_microseconds()) / 1e6)
+    return Cells("categories" if dtype in (nw.Categorical, nw.Enum) else "objects", series.to_list())
+
+
+def _floats(series: "nw.Series[Any]") -> NDArray[np.float64]:
+    """Return numbers as float64, NaN where they are missing."""
+    if not series.dtype.is_integer() or series.dtype in _LONG:
+        return series.cast(nw.Float64).to_numpy()
+    # By numpy, which rounds: pyarrow refuses whole numbers beyond 2^53.
+    numbers = series.fill_null(0).to_numpy().astype(np.float64)
+    numbers[series.is_null().to_numpy().astype(np.bool_)] = np.nan
+    return numbers
 
 
 def is_pandas(X: Any) -> bool:
-    """Say whether it is a data frame of pandas, which need not be installed."""
+    """Say whether X is a data frame of pandas, which need not be installed."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(X, pandas.DataFrame)
 
 
 def read_table(X: Any) -> Table:
-    """Take a numpy array, a data frame of any library that narwhals knows, or a list of rows.
+    """Read a numpy array, a data frame of any library that narwhals knows, or a list of rows.
 
     Raises:
         ValueError: If it is none of these, is not two-dimensional, is empty, sparse or complex, or has bad names.
@@ -94,7 +139,7 @@ def read_table(X: Any) -> Table:
     if hasattr(X, "collect"):
         raise ValueError("X is a lazy frame, whose values are not known yet. Use X.collect().")
     if isinstance(X, dict) or (isinstance(X, list | tuple) and any(isinstance(row, dict) for row in X)):
-        raise ValueError("X has dicts for rows, or is one. Make a data frame of it, as by pandas.DataFrame(X).")
+        raise ValueError("X is a dict, or has dicts for rows. Make a data frame of it, as by pandas.DataFrame(X).")
     if isinstance(X, list | tuple):
         lengths = sorted({len(row) if isinstance(row, list | tuple) else -1 for row in X})
         if len(lengths) > 1 and lengths[0] >= 0:
@@ -133,15 +178,58 @@ def _of_frame(frame: Any, names: list[Any]) -> Table:
     if any(texts) and not all(texts):
         other = next(name for name, text in zip(names, texts, strict=True) if not text)
         raise ValueError(
-            f"X has column names that are texts and others, as {other!r}. Make all texts: X.columns.astype(str)."
+            f"X has column names that are texts and others such as {other!r}. Make all texts: X.columns.astype(str)."
         )
     return Table(frame, names if all(texts) else None)
 
 
 def _check_size(rows: int, columns: int) -> None:
-    """Raise, in scikit-learn's words, if there is nothing."""
+    """Raise, in scikit-learn's words, if a table has no rows or no columns."""
     for count, what in ((columns, "feature"), (rows, "sample")):
         if count == 0:
             raise ValueError(
                 f"Found array with 0 {what}(s) (shape=({rows}, {columns})) while a minimum of 1 is required."
             )
+
+
+def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_columns: int) -> list[int] | None:
+    """Return where each training column is in the new data, None if the order is the same.
+
+    Args:
+        fitted: The names of the training columns.
+        named: Whether the training data had these names themselves.
+        names: The names of the new columns; None if they have none.
+        n_columns: How many there are.
+
+    Raises:
+        ValueError: If a column is missing, or there is an additional one.
+    """
+    if names is None or not named:
+        if n_columns != len(fitted):
+            raise ValueError(
+                f"X has {n_columns} features, but training had {len(fitted)}: {_listed(fitted)}. Give the same columns."
+            )
+        return None
+    if names == fitted:
+        return None
+    absent = [name for name in fitted if name not in set(names)]
+    extra = [name for name in names if name not in set(fitted)]
+    if absent:
+        hints = [f"{_near(name, extra)!r} for {name!r}" for name in absent if _near(name, extra)]
+        hint = f" Did you mean {', '.join(hints)}?" if hints else " Add them, with missing values if they are unknown."
+        raise ValueError(f"X lacks columns that training had: {_listed(absent)}.{hint}")
+    if extra:
+        raise ValueError(
+            f"X has columns that training did not have: {_listed(extra)}. Drop them, or fit again with them."
+        )
+    place = {name: number for number, name in enumerate(names)}
+    return [place[name] for name in fitted]
+
+
+def _near(name: str, names: list[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:10]))
+    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"
