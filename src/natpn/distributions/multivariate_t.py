@@ -21,23 +21,14 @@ class MultivariateT(Distribution):
         loc: The centre, shape (..., d).
         factor: L, lower triangular with a positive diagonal, shape (..., d, d).
         df: Degrees of freedom, shape (...); inf for the Normal.
-        loc_carry: What rounding took from `loc`.
         dtype: The precision of what it returns.
     """
 
-    def __init__(
-        self,
-        loc: Tensor,
-        factor: Tensor,
-        df: Tensor,
-        loc_carry: Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def __init__(self, loc: Tensor, factor: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
         shape = torch.broadcast_shapes(loc.shape[:-1], factor.shape[:-2], df.shape)
         self.loc = loc.expand(*shape, -1)
         self.factor = factor.expand(*shape, -1, -1)
         self.df = finite_count(df).expand(shape)
-        self.loc_carry = torch.zeros_like(self.loc) if loc_carry is None else loc_carry
         super().__init__(shape, vectors(loc.shape[-1]), dtype)
 
     @property
@@ -58,7 +49,7 @@ class MultivariateT(Distribution):
 
     def _log_prob(self, y: Tensor) -> Tensor:
         a, half = self.df / 2, self.loc.new_tensor(self.loc.shape[-1] / 2)
-        distance = mahalanobis(self.factor, (y - self.loc) - self.loc_carry)
+        distance = mahalanobis(self.factor, y - self.loc)
         constant = rising_remainder(a, half) - 2 * half * HALF_LOG_2PI - log_determinant(self.factor)
         return constant - (a + half) * torch.log1p(distance / self.df)
 

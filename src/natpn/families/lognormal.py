@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from natpn.distributions import LogStudentT
@@ -72,7 +71,7 @@ class LogNormal(Normal):
             "the median of the predictive distribution, which has no mean",
             predict=lambda predictive: predictive.loc.exp(),
             deviation=False,
-            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log() + posterior.mean_statistics[..., 0],
+            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log() + posterior.mean,
             left_out=(
                 without_quantiles("exp of "),
                 "The standard deviation is left out: the predictive distribution has none.",
@@ -105,9 +104,9 @@ class LogNormalPosterior(NormalPosterior):
     def predictive(self) -> LogStudentT:
         """Return the exponential of Student's t with n degrees of freedom: it has quantiles but no moments."""
         t = super().predictive()
-        return LogStudentT(t.loc, t.scale, t.df, t.loc_carry, self.dtype)
+        return LogStudentT(t.loc, t.scale, t.df, self.dtype)
 
     def likelihood(self) -> LogStudentT:
         """Return the log-normal with the posterior mean parameters."""
         t = super().likelihood()
-        return LogStudentT(t.loc, t.scale, torch.full_like(t.df, torch.inf), t.loc_carry, self.dtype)
+        return LogStudentT(t.loc, t.scale, t.df, self.dtype)

@@ -108,13 +108,13 @@ class NaturalPosteriorNetwork(nn.Module):
     @property
     def prior(self) -> Evidence:
         """What is believed without any evidence."""
-        exact = (self.prior_chi.double(), None, self.prior_log_n.double())
-        return rounded(exact, self.family.pool, self.decoder.weight.dtype)
+        exact = self.prior_chi.double(), self.prior_log_n.double()
+        return rounded(exact, self.family.n_statistics, self.family.pool, self.decoder.weight.dtype)
 
     def see_targets(self, y: Tensor, weight: Tensor) -> None:
         """Take the marginal of training targets as the prior, if it is to be that."""
         if self.has_marginal_prior:
-            chi, _, log_n = self.family.marginal(y, weight).wide()
+            chi, log_n = self.family.marginal(y, weight).wide()
             self.prior_chi.copy_(chi)
             self.prior_log_n.copy_(log_n)
 
@@ -157,8 +157,9 @@ class NaturalPosteriorNetwork(nn.Module):
 
     def predict(self, evidence: Evidence) -> Prediction:
         """Return the Bayesian update of the prior by the evidence, of which at most e^`LARGEST` observations count."""
-        chi, carry, log_n = evidence.wide()
-        counted = rounded((chi, carry, log_n.clamp(max=budgets.LARGEST)), evidence.pool, evidence.chi.dtype)
+        chi, log_n = evidence.wide()
+        exact = chi, log_n.clamp(max=budgets.LARGEST)
+        counted = rounded(exact, self.family.n_statistics, evidence.pool, evidence.chi.dtype)
         return Prediction(self.family.posterior(self.prior + counted), evidence)
 
     def forward(self, x: Tensor) -> Prediction:
@@ -182,7 +183,8 @@ def _checked_prior(family: Family, prior: Evidence | None) -> tuple[Tensor, Tens
             f"prior: expected {family.n_statistics} statistics and one number of observations, as family.prior() makes "
             f"them, got chi of shape {tuple(prior.chi.shape)}"
         )
-    chi, _, log_n = prior.wide()
+    chi, log_n = prior.wide()
+    chi = chi[: family.n_statistics]
     if not bool(chi.isfinite().all() & log_n.isfinite()):
         raise ValueError("prior: expected finite chi and log_n, got NaN or inf; make it with family.prior(chi, n)")
     return chi.detach().clone(), log_n.detach().clone()
