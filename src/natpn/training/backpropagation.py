@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import Activation, Dropout, SmoothActivation, bound
-from natpn.network.stacked import StackedLinear
+from natpn.network.ensemble import StackedLinear
 from natpn.training.adam import FlatParameters
 from natpn.training.scales import RATE, InputScales
 

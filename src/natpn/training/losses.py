@@ -20,7 +20,7 @@ from natpn.densities import Density
 from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
-from natpn.network.stacked import StackedNetworks
+from natpn.network.ensemble import StackedNetworks
 from natpn.training.adam import FlatParameters
 from natpn.training.backpropagation import Backpropagation, backpropagation
 from natpn.training.scales import InputScales
