@@ -18,7 +18,7 @@ from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.units import Units
 from natpn.export.preparation import prepare
 from natpn.families import Family, Posterior
-from natpn.families.graph import Graph
+from natpn.families.description import Graph
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
@@ -33,7 +33,7 @@ def graph_of(family: Family) -> Graph:
     if graph is None:
         raise ValueError(
             f"family: {family!r} cannot be exported: its class does not state what a graph can say of it; give it a "
-            "property `graph` that returns a natpn.families.graph.Graph"
+            "property `graph` that returns a natpn.families.description.Graph"
         )
     return graph
 

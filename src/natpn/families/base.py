@@ -2,7 +2,7 @@
 
 A family is a frozen value. It turns raw decoder outputs into χ (`link`), targets into sufficient statistics
 (`statistics`), and evidence into a `Posterior`, which calculates in float64 and answers in the evidence's precision.
-What else depends on it, from units to words, it says in the methods of `natpn.families.about`.
+What else depends on it, from units to words, it says in the methods of `natpn.families.description`.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from torch import Tensor
 from natpn.distributions import Distribution
 from natpn.distributions.support import Support
 from natpn.evidence import Evidence, Pool, rounded, weighted_mean
-from natpn.families.about import About
+from natpn.families.description import Description
 from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
@@ -31,7 +31,7 @@ SMALLEST_SHARE = 1e-6
 _LOG_N = 230.0
 
 
-class Family(About, ABC):
+class Family(Description, ABC):
     """A likelihood with its conjugate prior."""
 
     @property

@@ -17,10 +17,9 @@ from torch import Tensor
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence, Pool, weighted_mean
-from natpn.families.about import Noise
 from natpn.families.base import FEW, Family, Posterior
-from natpn.families.graph import Graph
-from natpn.families.kinds import dirichlet_entropy, share_of_entropy
+from natpn.families.description import Graph, Noise
+from natpn.families.shared import dirichlet_entropy, share_of_entropy
 
 
 def with_failure(chi: Tensor) -> Tensor:

@@ -16,9 +16,8 @@ from torch import Tensor
 from natpn.distributions import LogStudentT
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
-from natpn.families.graph import Graph, entropy_at
+from natpn.families.description import REACH, Floats, Graph, entropy_at
 from natpn.families.normal import Normal, NormalPosterior, without_quantiles
-from natpn.families.scaling import REACH, Floats
 
 _SKEWED = 0.3
 _RATIO = 2.0  # of large to small targets, below which a logarithm is as good as a straight line

@@ -27,8 +27,7 @@ from natpn.distributions.multivariate_t import log_determinant, mahalanobis
 from natpn.distributions.support import Support, vectors
 from natpn.evidence import Evidence, Pool, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, whole_parameter
-from natpn.families.graph import COORDINATES, Graph, entropy_at
-from natpn.families.scaling import Floats, mean_and_deviation
+from natpn.families.description import COORDINATES, Floats, Graph, entropy_at, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
 _SMALLEST_SCALE = 1e-3

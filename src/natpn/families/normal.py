@@ -22,10 +22,8 @@ from torch import Tensor
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
 from natpn.evidence import Evidence, Pool, anchored_mean
-from natpn.families.about import Noise
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
-from natpn.families.graph import Graph, entropy_at
-from natpn.families.scaling import Floats, mean_and_deviation
+from natpn.families.description import Floats, Graph, Noise, entropy_at, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6

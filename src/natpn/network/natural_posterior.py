@@ -39,7 +39,7 @@ class Prediction(NamedTuple):
 
 
 class LatentNormalisation(nn.Module):
-    """Normalise every latent feature to mean 0 and variance 1, over all but the last dimension (Sec. 3.2).
+    """Normalise every latent feature to mean 0 and variance 1, over all but the last dimension.
 
     z = (f − m)/√(v + ε), with m and v of the batch in training mode (over all processes, if there are several) and
     their running averages in evaluation mode; nothing in it is learned. Without it an encoder may shrink the latent
