@@ -144,7 +144,7 @@ def saved_and_loaded(model: NatPNRegressor, place) -> pd.DataFrame:
 def same_graph(model: NatPNRegressor) -> None:
     """Compare what would be exported with what the model says."""
     rows, answers = table(40, 1)[["a", "b"]], Answers(model)
-    found = dict(zip(answers.outputs, answers(torch.from_numpy(rows.to_numpy())), strict=True))
+    found = dict(zip(answers.outputs, answers(torch.tensor(rows.to_numpy())), strict=True))
     np.testing.assert_allclose(found["prediction"], model.predict(rows), rtol=1e-6)
     np.testing.assert_allclose(found["log_evidence"], model.score_samples(rows), rtol=1e-6)
 
