@@ -11,7 +11,7 @@ from scipy import stats
 from torch.testing import assert_close
 
 from natpn import distributions as d
-from natpn.distributions.incomplete import upper_gamma
+from natpn.distributions.negative_binomial import upper_gamma
 
 Q = torch.tensor([1e-9, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6], dtype=torch.float64)
 
