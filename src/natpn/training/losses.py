@@ -21,9 +21,7 @@ from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.network.ensemble import StackedNetworks
-from natpn.training.adam import FlatParameters
-from natpn.training.backpropagation import Backpropagation, backpropagation
-from natpn.training.scales import InputScales
+from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, backpropagation
 
 
 @dataclass(frozen=True)
