@@ -25,6 +25,9 @@ from natpn.evidence import Evidence, rounded
 from natpn.families import Family, Posterior
 from natpn.network import budgets
 
+_MOMENTUM = 0.05  # the weight of a new batch in the running averages of latents
+_EPSILON = 1e-5  # added to their variances
+
 
 class Prediction(NamedTuple):
     """What a network says about a batch.
@@ -50,25 +53,21 @@ class LatentNormalisation(nn.Module):
 
     Args:
         latent_dim: The size of the last dimension.
-        momentum: The weight of a new batch in the running averages.
-        epsilon: Added to variances.
     """
 
     running_mean: Tensor
     running_variance: Tensor
 
-    def __init__(self, latent_dim: int, momentum: float = 0.05, epsilon: float = 1e-5) -> None:
+    def __init__(self, latent_dim: int) -> None:
         super().__init__()
         check_positive(latent_dim=latent_dim)
-        self.momentum = momentum
-        self.epsilon = epsilon
         self.register_buffer("running_mean", torch.zeros(latent_dim))
         self.register_buffer("running_variance", torch.ones(latent_dim))
 
     @property
     def factor(self) -> Tensor:
         """What latents less the running mean are multiplied with."""
-        return (self.running_variance + self.epsilon).rsqrt()
+        return (self.running_variance + _EPSILON).rsqrt()
 
     def forward(self, latent: Tensor) -> Tensor:
         """Normalise latents of shape (..., latent_dim), cut at the encoders' limit."""
@@ -79,15 +78,15 @@ class LatentNormalisation(nn.Module):
             return (latent - self.running_mean) * self.factor
         if parallel.world_size() == 1:
             running = self.running_mean, self.running_variance
-            result: Tensor = batch_norm(flat, *running, training=True, momentum=self.momentum, eps=self.epsilon)
+            result: Tensor = batch_norm(flat, *running, training=True, momentum=_MOMENTUM, eps=_EPSILON)
             return result.reshape(latent.shape)
         count = parallel.total(flat.new_tensor(flat.shape[0]))
         mean = parallel.differentiable_total(flat.sum(0)) / count
         variance = parallel.differentiable_total((flat - mean).square().sum(0)) / count
         with torch.no_grad():
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_variance.lerp_(variance * (rows / (rows - 1)), self.momentum)
-        return (latent - mean) * (variance + self.epsilon).rsqrt()
+            self.running_mean.lerp_(mean, _MOMENTUM)
+            self.running_variance.lerp_(variance * (rows / (rows - 1)), _MOMENTUM)
+        return (latent - mean) * (variance + _EPSILON).rsqrt()
 
     @torch.no_grad()
     def settle(self, latent: Tensor) -> None:
