@@ -245,7 +245,7 @@ def test_many_columns_of_a_file_are_read_in_proportion_to_their_number(tmp_path)
 def test_components_of_few_wide_rows_are_those_of_the_columns():
     import torch
 
-    from natpn.network.bypass import PrincipalComponents
+    from natpn.network import PrincipalComponents
 
     rows = torch.randn(12, 60, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.5, 1.5, 60)
     found = PrincipalComponents(60, 16).fit(rows).components

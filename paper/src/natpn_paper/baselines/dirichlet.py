@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from natpn.distributions import Categorical
-from natpn.families.kinds import dirichlet_entropy
+from natpn.families.shared import dirichlet_entropy
 from natpn.special import digamma, widen
 from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.base import BaselineClassifier

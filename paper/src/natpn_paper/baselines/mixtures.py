@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from natpn.distributions import NegativeBinomial, ScalarDistribution, StudentT
-from natpn.distributions.base import Array
-from natpn.distributions.counts import CountDistribution
+from natpn.distributions.base import Array, CountDistribution
 
 _NODES, _WEIGHTS = (torch.from_numpy(a) for a in np.polynomial.hermite_e.hermegauss(64))
 _BISECTIONS = 200

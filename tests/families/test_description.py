@@ -7,7 +7,7 @@ import torch
 from families.references import REFERENCES
 from natpn.families import FAMILIES, get, has_vectors, name_of
 from natpn.families.base import Family
-from natpn.families.graph import Graph
+from natpn.families.description import Graph
 
 every_family = pytest.mark.parametrize(
     "family", [r.family for several in REFERENCES.values() for r in several], ids=repr

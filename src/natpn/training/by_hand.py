@@ -1,15 +1,27 @@
-"""Forward and backward pass of tabular networks, written out.
+"""A step of training, written out: parameters in one tensor, gradients without autograd, and Adam.
+
+For the few rows of a batch the bookkeeping of autograd and of torch's optimisers takes longer than the arithmetic.
+
+`Adam` (Kingma and Ba 2015) works on one flat tensor, so that a step is a few operations in all:
+
+    m ← β₁ m + (1 − β₁) g,   v ← β₂ v + (1 − β₂) g²,   p ← p − rate · (m / (1 − β₁ᵗ)) / (√(v / (1 − β₂ᵗ)) + ε)
+
+m and v are moving averages of gradients g and of g², corrected for their start at zero. With a penalty λ the gradient
+has λp added, that of ½λp². torch's own optimisers also load its compiler when the first of them is made, which takes
+two seconds.
+
+`Backpropagation` is the forward and backward pass of tabular networks, with a learned factor s for each column:
 
     h₀ = s ⊙ x,   hₗ = dropout(φ(hₗ₋₁ Wₗᵀ + bₗ)),   z = normalise(h W_Lᵀ + b_L),   raw = z Wᵀ + b
 
-For the few rows of a batch autograd's bookkeeping takes longer than the arithmetic. The loss says itself what its
-gradient with respect to the raw outputs is; from there gradients go straight to their places in one flat tensor, and
-numpy does what is exact in any order. φ is LeakyReLU or SiLU. Results are autograd's but for rounding. Chains of other
-layers, and modules with hooks, are left to autograd.
+The loss gives its own gradient with respect to the raw outputs; from there gradients go straight to their places in
+the flat tensor, and numpy does what is exact in any order. φ is LeakyReLU or SiLU. Results are autograd's but for
+rounding. Chains of other layers, and modules with hooks, are left to autograd.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +29,130 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import Activation, Dropout, SmoothActivation, bound
-from natpn.network.stacked import StackedLinear
-from natpn.training.adam import FlatParameters
-from natpn.training.scales import RATE, InputScales
+from natpn.network.ensemble import StackedLinear
 
 Array = NDArray[np.float32]
 Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 _SLOPE = 0.01  # of leaky_relu below 0
+_FIRST, _SECOND, _EPSILON = 0.9, 0.999, 1e-8
+RATE = 24.0
+
+
+class FlatParameters:
+    """Parameters as views of one tensor of shape (M, P), where M is the first dimension of stacked members.
+
+    Args:
+        parameters: At least one, all of one precision and on one device.
+        n_members: How many members are stacked in each; None if they are those of one network.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], n_members: int | None = None) -> None:
+        self.parameters = list(parameters)
+        self.n_members = n_members or 1
+        self.value = self._join([p.detach() for p in self.parameters])
+        for parameter, part in zip(self.parameters, self.views(self.value), strict=True):
+            parameter.data = part
+
+    def gradient(self) -> Tensor:
+        """Return the gradients, (M, P), with 0 where there are none, and forget them."""
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
+        return self._join(gradients)
+
+    def release(self) -> None:
+        """Give each parameter memory of its own again."""
+        for parameter in self.parameters:
+            parameter.data = parameter.data.clone()
+
+    def _join(self, tensors: list[Tensor]) -> Tensor:
+        return torch.cat([t.reshape(self.n_members, -1) for t in tensors], 1)
+
+    def views(self, flat: Tensor) -> list[Tensor]:
+        """Return the parts of a flat tensor, (M, P), in the shapes of the parameters."""
+        sizes = [p.numel() // self.n_members for p in self.parameters]
+        parts = flat.split(sizes, 1)
+        return [
+            part.unflatten(1, p.shape[1:]) if self.n_members > 1 else part[0].view(p.shape)
+            for part, p in zip(parts, self.parameters, strict=True)
+        ]
+
+
+class Adam:
+    """Adam on one tensor.
+
+    Args:
+        value: What to change.
+        penalty: λ.
+    """
+
+    def __init__(self, value: Tensor, penalty: float = 0.0) -> None:
+        self.value, self.penalty = value, penalty
+        self.first, self.second = torch.zeros_like(value), torch.zeros_like(value)
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, rate: float) -> None:
+        """Take a step against a gradient, at a learning rate."""
+        self.steps += 1
+        if self.penalty:
+            gradient = gradient.add(self.value, alpha=self.penalty)
+        self.first.lerp_(gradient, 1 - _FIRST)
+        self.second.mul_(_SECOND).addcmul_(gradient, gradient, value=1 - _SECOND)
+        correction = math.sqrt(1 - _SECOND**self.steps)
+        spread = self.second.sqrt().add_(_EPSILON * correction)
+        self.value.addcdiv_(self.first, spread, value=-rate * correction / (1 - _FIRST**self.steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to go on."""
+        return {"first": self.first, "second": self.second, "steps": self.steps}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        self.steps = state["steps"]
+        self.first.copy_(state["first"])
+        self.second.copy_(state["second"])
+
+
+class InputScales(nn.Module):
+    """Factors of a table's columns, learned while the network is trained and then made part of its weights.
+
+        first layer = W (s ⊙ x) + b,   afterwards W ← W · diag(s)
+
+    A gradient step changes every weight of a column by itself. A factor turns the whole column, its number and its
+    pieces, up or down at once, and `RATE` times as fast as a weight, so the few columns that matter soon stand out
+    (Holzmüller et al., "Better by Default", 2024, keep such a layer for good, with a factor for each input). The
+    factors start at 1.
+
+    Args:
+        columns: The column that each input of the first layer belongs to, from 0 on.
+        n_members: How many stacked members have factors of their own; None for a single network.
+    """
+
+    columns: Tensor
+
+    def __init__(self, columns: Tensor, n_members: int | None = None) -> None:
+        super().__init__()
+        self.register_buffer("columns", columns, persistent=False)
+        shape = () if n_members is None else (n_members, 1)
+        # a step of Adam is of one size for all parameters, so a share of 1 / RATE moves that much faster
+        start = torch.full((*shape, int(columns.max()) + 1), 1 / RATE, device=columns.device)
+        self.share = nn.Parameter(start)
+
+    @property
+    def factor(self) -> Tensor:
+        """The factors of the inputs, (inputs,) or (M, 1, inputs)."""
+        return (self.share * RATE).index_select(-1, self.columns)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return inputs times their factors."""
+        return x * self.factor
+
+    @torch.no_grad()
+    def fold(self, weight: Tensor) -> None:
+        """Make the factors part of the first layer's weights, (out, in) or (M, in, out), and start again at 1."""
+        weight.mul_(self.factor if weight.ndim == 2 else self.factor.mT)
+        self.share.fill_(1 / RATE)
 
 
 class _Layer(NamedTuple):

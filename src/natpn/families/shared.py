@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
-from natpn.families.about import Noise
 from natpn.families.base import FEW, SMALLEST_SHARE, Family, Posterior, whole_parameter
+from natpn.families.description import Noise
 from natpn.special import gamma_entropy
 
 _SHARE_OF_ENTROPY = 0.2
