@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cli.conftest import ENVIRONMENT, refused, run
-from natpn_paper.experiments import EXPERIMENTS, Outcome, paper, read_lines, registry
+from natpn_paper.experiments import EXPERIMENTS, Outcome, published, read_lines, registry
 from natpn_paper.experiments.base import Experiment
 from natpn_paper.experiments.studies import ROWS
 from natpn_paper.reproduce.choosing import split_names
@@ -132,7 +132,7 @@ def test_the_list_has_every_table_and_its_state(there):
     run("reproduce", "small", "--seeds", 1, "--models", "NatPN", "--limit", 2000)
     for result in (run("reproduce", "--list", "--seeds", 2), run("reproduce", "--seeds", 2)):
         assert result.exit_code == 0
-        for name in (*EXPERIMENTS, *paper.tables()):
+        for name in (*EXPERIMENTS, *published.tables()):
             assert name in result.stdout
         lines = result.stdout.splitlines()
         at = next(i for i, row in enumerate(lines) if row.startswith("small "))

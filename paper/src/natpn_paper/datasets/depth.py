@@ -28,7 +28,7 @@ from natpn_paper.datasets.base import Array, Request, Rows, Splits, assemble, ch
 from natpn_paper.datasets.download import find
 from natpn_paper.datasets.files import DamagedData, Source, read_members, roots, search
 from natpn_paper.datasets.lsun import lsun_rows
-from natpn_paper.datasets.pictures import Picture, array_of, listing, read_depths, read_images, shrink
+from natpn_paper.datasets.pictures import PictureFile, array_of, listing, read_depths, read_images, shrink
 
 SIZE = (480, 640)
 NYU_HOME = "https://cs.nyu.edu/~silberman/datasets/nyu_depth_v2.html"
@@ -85,7 +85,7 @@ def halved(size: tuple[int, int]) -> tuple[int, int]:
     return -(-size[0] // 2), -(-size[1] // 2)
 
 
-def paired(pairs: list[tuple[Picture, Picture]], size: tuple[int, int], unit: float, note: str = "") -> Rows:
+def paired(pairs: list[tuple[PictureFile, PictureFile]], size: tuple[int, int], unit: float, note: str = "") -> Rows:
     """Make rows of pictures and their depth maps."""
     images, depths = (array_of(pair[i] for pair in pairs) for i in (0, 1))
     small = halved(size)
@@ -110,7 +110,7 @@ def nyu_rows(request: Request, size: tuple[int, int]) -> tuple[Rows, Rows | None
     return paired(pairs, size, MILLIMETRE, f"{len(pairs)} sample pairs in place of 50,688"), None
 
 
-def pairs_in(folder: str, request: Request) -> list[tuple[Picture, Picture]]:
+def pairs_in(folder: str, request: Request) -> list[tuple[PictureFile, PictureFile]]:
     """Return the pairs in a folder of the first data directory that has any."""
     places = [root / folder for root in roots(request.directory)]
     return next((pairs for place in places if (pairs := find_pairs(listing(place)))), [])
@@ -124,11 +124,11 @@ def listed_pairs(place: Path, size: tuple[int, int]) -> tuple[Rows, Rows]:
         lines = [line for line in csv.reader(io.StringIO(content.decode())) if line]
         if any(len(line) != 2 for line in lines):
             raise DamagedData(place / name, "a line does not name a picture and its depth map")
-        rows.append(paired([(Picture(place, a), Picture(place, b)) for a, b in lines], size, MILLIMETRE))
+        rows.append(paired([(PictureFile(place, a), PictureFile(place, b)) for a, b in lines], size, MILLIMETRE))
     return rows[0], rows[1]
 
 
-def find_pairs(pictures: list[Picture]) -> list[tuple[Picture, Picture]]:
+def find_pairs(pictures: list[PictureFile]) -> list[tuple[PictureFile, PictureFile]]:
     """Match pictures with their depth maps by name; those without one are left out."""
     known = {picture.name: picture for picture in pictures}
     pairs = []

@@ -10,7 +10,7 @@ import numpy as np
 from natpn_paper.datasets.base import Request, Rows, Splits, assemble, check_size
 from natpn_paper.datasets.download import find
 from natpn_paper.datasets.files import Source
-from natpn_paper.datasets.pictures import Picture, array_of, listing, read_images
+from natpn_paper.datasets.pictures import PictureFile, array_of, listing, read_images
 
 HOME = "https://www.yf.io/p/lsun"
 TERMS = "for research only; export the pictures with https://github.com/fyu/lsun"
@@ -29,7 +29,7 @@ def lsun(request: Request, size: tuple[int, int] = SIZE) -> Splits:
 
 def lsun_rows(request: Request, size: tuple[int, int] = SIZE, only: str | None = None) -> Rows:
     """List the pictures of both categories, or of one."""
-    pictures: list[Picture] = []
+    pictures: list[PictureFile] = []
     labels: list[int] = []
     for label, (name, source) in enumerate(SOURCES.items()):
         if only in (None, name):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from natpn_paper.datasets import missing_folder
-from natpn_paper.experiments import Experiment, Run, paper
+from natpn_paper.experiments import Experiment, Run, published
 
 
 def overview(
@@ -25,7 +25,7 @@ def overview(
         yield f"{name:<{first}}  {state:>{second}}  {experiment.title}"
         yield f"{'':<{first}}  {'':>{second}}  {'; '.join(_details(experiment, lines, quick))}"
     filled = {view.table for experiment in experiments.values() for view in experiment.views}
-    rest = [table for table in paper.tables() if table not in filled]
+    rest = [table for table in published.tables() if table not in filled]
     if rest:
         yield f"Tables of the paper that nothing here fills: {', '.join(rest)}."
 

@@ -13,7 +13,7 @@ from natpn.cli.writing import PAGE, check_out, write_text
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
 from natpn_paper.results.agreement import agreement
-from natpn_paper.results.drawings import Picture, pictures
+from natpn_paper.results.figures import Drawing, drawings
 from natpn_paper.results.listing import TITLE, legend, markdown, summary, text
 from natpn_paper.results.notes import read_notes, without_table
 from natpn_paper.results.page import page
@@ -84,7 +84,7 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     except OSError as error:
         raise of_system(error, out) from None
     drawn = _draw(lines, out, quick)
-    for name in without_table(notes, [*(table.name for table in found), *(picture.name for picture in drawn)]):
+    for name in without_table(notes, [*(table.name for table in found), *(drawing.name for drawing in drawn)]):
         note(f"the remark on {name!r} is left out: there is no table or figure of that name")
     write_text(os.path.join(out, "results.md"), markdown(found, agreements, drawn, quick, notes), TABLES)
     say()
@@ -93,13 +93,13 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     say(f"page    {os.path.join(out, 'results.html')}")
 
 
-def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Picture]:
-    drawn, problems = pictures(lines, quick=quick)
+def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Drawing]:
+    drawn, problems = drawings(lines, quick=quick)
     for problem in problems:
         note(problem)
     if drawn:
         os.makedirs(os.path.join(out, "figures"), exist_ok=True)
-    for picture in drawn:
-        write_text(os.path.join(out, "figures", f"{picture.name}.svg"), picture.svg, FIGURE)
-        say(f"figure  {os.path.join(out, 'figures', picture.name)}.svg")
+    for drawing in drawn:
+        write_text(os.path.join(out, "figures", f"{drawing.name}.svg"), drawing.svg, FIGURE)
+        say(f"figure  {os.path.join(out, 'figures', drawing.name)}.svg")
     return drawn

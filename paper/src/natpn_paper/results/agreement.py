@@ -10,9 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
 from natpn_paper.experiments.models import PAPER, is_single_pass
-from natpn_paper.experiments.paper import figures
 from natpn_paper.results.tables import Cell, Line, Table, printed, tables
 
 TABULAR = ("sensorless-drive", "bike-sharing", "uci")
@@ -83,7 +82,7 @@ def best_single_pass(view: View, column: str) -> float | None:
     """Return the paper's best figure of a column among models with a single pass; None if it has none."""
     values = [
         value
-        for (model, name), (value, _) in figures(view.table, view.trained_on).items()
+        for (model, name), (value, _) in published.scores(view.table, view.trained_on).items()
         if name == column and model.endswith(view.suffix) and is_single_pass(model.removesuffix(view.suffix))
         if math.isfinite(value)
     ]

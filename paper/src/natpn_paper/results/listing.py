@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from natpn_paper.results.agreement import Agreement, counted, total
-from natpn_paper.results.drawings import Picture
+from natpn_paper.results.figures import Drawing
 from natpn_paper.results.notes import ALL
 from natpn_paper.results.tables import Cell, Table
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
@@ -63,7 +63,7 @@ def summary(agreements: Sequence[Agreement]) -> str:
 def markdown(
     tables: Sequence[Table],
     agreements: Sequence[Agreement],
-    pictures: Sequence[Picture] = (),
+    drawings: Sequence[Drawing] = (),
     quick: bool = False,
     notes: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -72,7 +72,7 @@ def markdown(
     Args:
         tables: The tables.
         agreements: How well they agree with the paper's.
-        pictures: The figures.
+        drawings: The figures.
         quick: Whether they are of quick runs.
         notes: Remarks, by the name of a table or figure; see `natpn_paper.results.notes`.
     """
@@ -88,12 +88,12 @@ def markdown(
         parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
         parts.append(_grid(("", *table.view.columns), filled))
         parts += [notes[table.name]] if table.name in notes else []
-    if pictures:
+    if drawings:
         parts.append("## Figures")
-    for picture in pictures:
-        parts += [f"### {picture.name}", f"{picture.title}. {' '.join(about(picture.lines))}"]
-        parts.append(f"![{picture.title}](figures/{picture.name}.svg)")
-        parts += [notes[picture.name]] if picture.name in notes else []
+    for drawing in drawings:
+        parts += [f"### {drawing.name}", f"{drawing.title}. {' '.join(about(drawing.lines))}"]
+        parts.append(f"![{drawing.title}](figures/{drawing.name}.svg)")
+        parts += [notes[drawing.name]] if drawing.name in notes else []
     return "\n\n".join(parts) + "\n"
 
 

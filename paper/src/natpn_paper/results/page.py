@@ -9,27 +9,27 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined, Template
 
 from natpn_paper.results.agreement import Agreement, counted, total
-from natpn_paper.results.drawings import Picture
+from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Table
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 
 def page(
-    tables: Sequence[Table], agreements: Sequence[Agreement], pictures: Sequence[Picture] = (), quick: bool = False
+    tables: Sequence[Table], agreements: Sequence[Agreement], drawings: Sequence[Drawing] = (), quick: bool = False
 ) -> str:
     """Return all results as one HTML text that opens offline.
 
     Args:
         tables: The tables.
         agreements: How well they agree with the paper's.
-        pictures: The figures, which become part of the page.
+        drawings: The figures, which become part of the page.
         quick: Whether they are of quick runs.
     """
     compared = [*agreements, total(agreements)] if agreements else []
     text: str = _template().render(
         tables=tables,
         agreements=[(one.table, counted(one.near), counted(one.good)) for one in compared],
-        pictures=[(picture, _embedded(picture.svg)) for picture in pictures],
+        drawings=[(drawing, _embedded(drawing.svg)) for drawing in drawings],
         quick=QUICK if quick else "",
         legend=LEGEND,
         about=about,

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
 from natpn_paper.experiments.base import ROC
 from natpn_paper.experiments.models import is_single_pass, plain_name
-from natpn_paper.experiments.paper import Figure, figures
 
 Line = Mapping[str, Any]
 Size = tuple[float, ...]  # rows and epochs
@@ -39,7 +38,7 @@ class Cell:
 
     mean: float | None = None
     error: float | None = None
-    paper: Figure | None = None
+    paper: published.Score | None = None
     best_single: bool = False
     best: bool = False
 
@@ -131,7 +130,7 @@ def printed(value: float) -> float:
 
 
 def _table(experiment: Experiment, view: View, lines: Sequence[Line]) -> Table:
-    paper = figures(view.table, view.trained_on)
+    paper = published.scores(view.table, view.trained_on)
     rows = []
     for model in sorted(experiment.models, key=is_single_pass):
         own = [line for line in lines if (line["data"], line["model"]) == (view.data, model)]

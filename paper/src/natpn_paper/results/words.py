@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from natpn_paper.experiments.paper import Figure
+from natpn_paper.experiments.published import Score
 from natpn_paper.results.tables import DECIMALS, Cell, Line
 
 LEGEND = "Mean ± standard error over seeds; in brackets the paper’s figure."
@@ -30,11 +30,11 @@ def spread(error: float | None) -> str:
     return "" if error is None else f"±{number(error)}"
 
 
-def paper(figure: Figure | None, with_error: bool = True) -> str:
+def paper(score: Score | None, with_error: bool = True) -> str:
     """Return the paper's figure in brackets, or nothing."""
-    if figure is None:
+    if score is None:
         return ""
-    value, error = figure
+    value, error = score
     both = [number(value), spread(error)] if with_error else [number(value)]
     return f"({' '.join(filter(None, both))})"
 
