@@ -11,7 +11,7 @@ from natpn.densities import MaskedAutoregressiveFlow
 from natpn_paper import datasets
 from natpn_paper.baselines import BASELINES
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
-from natpn_paper.experiments import EXPERIMENTS, bike_sharing, cifar10, execute, mnist, published
+from natpn_paper.experiments import EXPERIMENTS, execute, paper_tables, published
 from natpn_paper.experiments.base import Run
 from natpn_paper.experiments.models import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
 from natpn_paper.experiments.registry import DRAWINGS
@@ -96,9 +96,9 @@ def test_epochs_of_a_run_are_those_that_were_asked_for(model):
 @pytest.mark.parametrize(
     ("study", "table", "model", "setting"),
     [
-        ("ablation-mnist", "mnist", "NatPN", mnist.SETTING),
-        ("ablation-cifar10", "cifar10", "NatPN", cifar10.SETTING),
-        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", bike_sharing.SETTING),
+        ("ablation-mnist", "mnist", "NatPN", paper_tables.MNIST_SETTING),
+        ("ablation-cifar10", "cifar10", "NatPN", paper_tables.CIFAR10_SETTING),
+        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", paper_tables.BIKE_SETTING),
     ],
 )
 def test_flow_and_budget_are_those_of_the_study_row_with_the_figures_of_the_table(study, table, model, setting):

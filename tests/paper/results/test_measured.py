@@ -5,10 +5,9 @@ from pathlib import Path
 
 from natpn_paper.experiments import read_lines
 from natpn_paper.experiments.registry import DRAWINGS, EXPERIMENTS
-from natpn_paper.results.agreement import agreement, counted, total
-from natpn_paper.results.listing import markdown
-from natpn_paper.results.notes import read_notes, without_table
+from natpn_paper.results.listing import markdown, read_notes, without_table
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement, counted, total
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "results.md"

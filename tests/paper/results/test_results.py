@@ -10,12 +10,11 @@ import pytest
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, registry
 from natpn_paper.experiments.published import scores
 from natpn_paper.experiments.published import tables as paper_tables
-from natpn_paper.results.agreement import agreement, best_single_pass, counted, total
 from natpn_paper.results.figures import drawings
-from natpn_paper.results.listing import legend, markdown, summary, text
-from natpn_paper.results.notes import read_notes
-from natpn_paper.results.page import page
+from natpn_paper.results.html_page import page
+from natpn_paper.results.listing import legend, markdown, read_notes, summary, text
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement, best_single_pass, counted, total
 from natpn_paper.results.words import about
 from report.test_page import Page
 

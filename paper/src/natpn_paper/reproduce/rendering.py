@@ -12,16 +12,13 @@ from natpn.cli.problems import Problem, of_system
 from natpn.cli.writing import PAGE, check_out, write_text
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
-from natpn_paper.results.agreement import agreement
 from natpn_paper.results.figures import Drawing, drawings
-from natpn_paper.results.listing import TITLE, legend, markdown, summary, text
-from natpn_paper.results.notes import read_notes, without_table
-from natpn_paper.results.page import page
+from natpn_paper.results.html_page import page
+from natpn_paper.results.listing import TITLE, legend, markdown, read_notes, summary, text, without_table
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement
 
 _CREATOR = re.compile(rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>natpn<")
-
-
 FIGURE = Kind("a figure that natpn drew", lambda file: bool(_CREATOR.search(file.read(1 << 11))))
 TABLES = Kind(
     "tables that natpn reproduce wrote", lambda file: file.readline().decode(errors="replace").rstrip() == TITLE

@@ -21,7 +21,7 @@ class Drawing:
 def drawings(
     lines: Iterable[Line], experiments: Mapping[str, Experiment] = EXPERIMENTS, quick: bool = False
 ) -> tuple[list[Drawing], list[str]]:
-    """Draw all figures for which there are lines; what cannot be drawn is told in a sentence each.
+    """Draw all figures for which there are lines, and return them with a sentence for each that cannot be drawn.
 
     Args:
         lines: What `natpn_paper.experiments.read_lines` read.
@@ -35,7 +35,7 @@ def drawings(
             continue
         try:
             svg = _svg(draw(own))
-        except Exception as error:  # some runs may be missing yet, and the tables should not wait for them
+        except Exception as error:  # runs may still be missing; the tables are written anyway
             problems.append(f"{name} cannot be drawn from these {len(own)} runs: {type(error).__name__}: {error}")
             continue
         found.append(Drawing(name, experiments[name].title, svg, tuple(own)))

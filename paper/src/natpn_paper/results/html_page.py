@@ -1,4 +1,4 @@
-"""Results → one HTML page that needs nothing else: no network, no scripts, no fonts."""
+"""Results → one HTML page that is complete in itself: no network, no scripts, no fonts."""
 
 import base64
 from collections.abc import Sequence
@@ -8,9 +8,9 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from natpn_paper.results.agreement import Agreement, counted, total
 from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Table
+from natpn_paper.results.tally import Agreement, counted, total
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 
@@ -42,7 +42,7 @@ def page(
 
 
 def _embedded(svg: str) -> str:
-    # as an image of its own, whose identifiers and styles stay apart from those of the others
+    # as a separate image: identifiers and styles of several SVGs in one page would clash
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
