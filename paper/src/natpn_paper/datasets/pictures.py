@@ -1,4 +1,4 @@
-"""Pictures in folders and zip archives, read one by one and brought to one size."""
+"""Pictures in folders and zip archives, read one by one and resized."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ def open_picture(content: bytes, path: Path, mode: str | None = None) -> "Image.
         mode: The mode to convert it to, such as "RGB"; None leaves it.
 
     Raises:
-        DamagedData: If it is no picture, or not all of one.
+        DamagedData: If it is no picture, or a truncated one.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -113,7 +113,7 @@ def read_depths(pictures: Array, size: tuple[int, int], unit: float) -> NDArray[
 
 
 def shrink(depth: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Bring a depth map, where 0 means no reading, to (height, width) by the mean of the readings in each pixel."""
+    """Resize a depth map to (height, width) by the mean of the readings in each pixel; 0 means no reading."""
     from PIL import Image
 
     valid = (depth > 0).astype(np.float32)
@@ -134,5 +134,5 @@ class PictureFile:
 
     @property
     def path(self) -> Path:
-        """Where it is, in words a person can follow."""
+        """The path to show in messages; inside an archive it is no file of its own."""
         return self.place / self.name
