@@ -20,7 +20,7 @@ from natpn.densities import RadialFlow
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction, default_network
 from natpn_paper.baselines.dropout import DropoutNetwork
 from natpn_paper.baselines.ensemble import Members
-from natpn_paper.baselines.network import PlainNetwork
+from natpn_paper.baselines.plain_network import PlainNetwork
 from natpn_paper.baselines.posterior_network import PosteriorNetwork
 from natpn_paper.experiments import pixels
 from natpn_paper.experiments.base import Outcome, Run

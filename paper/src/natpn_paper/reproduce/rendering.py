@@ -40,7 +40,7 @@ def read_remarks(path: str) -> dict[str, str]:
 
 
 def check_outputs(out: str, results: str, notes: str | None) -> None:
-    """Raise if a file that natpn did not write is in the way, or one that is read."""
+    """Raise if an output would replace a file that natpn did not write, or one that is read."""
     if notes:
         check_apart(results, notes)
     figures = [(os.path.join("figures", f"{name}.svg"), FIGURE) for name in registry.DRAWINGS]
@@ -57,7 +57,7 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
         path: The results.
         out: The directory to write to.
         quick: Whether to show quick runs instead of full ones.
-        shown: The experiments whose tables are printed.
+        shown: The names of the experiments whose tables are printed.
         notes: Remarks, by the name of a table or figure.
     """
     lines = read_lines(path)
