@@ -150,7 +150,7 @@ def test_tables_are_split_as_train_test_split_does(root):
     ],
 )
 def test_wrong_arguments(arguments, words, root):
-    with pytest.raises(ValueError, match="=|got") as raised:
+    with pytest.raises(ValueError, match=r"=|got") as raised:
         load(directory=root, **arguments)
     assert all(word in str(raised.value) for word in words)
 
