@@ -148,7 +148,7 @@ class Rows:
     note: str = ""
 
     def only(self, numbers: Array) -> "Rows":
-        """Keep the rows of these numbers."""
+        """Keep the rows with these numbers, or where a mask is true."""
         return Rows(self.X[numbers], self.y[numbers], self.inputs, self.targets, self.note)
 
     def read(self, request: Request) -> Pair:

@@ -70,12 +70,15 @@ def sensorless_drive(request: Request) -> Splits:
 
     58,509 rows in 11 classes of 5,319. The last two classes, 9 and 10 when counted from zero, are the OOD set "9/10".
     """
-    path = find(SENSORLESS, request.directory, request.download)
-    values = np.loadtxt(io.BytesIO(read_content(path)))
-    X, y = values[:, :-1], values[:, -1].astype(np.int64) - 1
-    out = y >= 9
-    left_out = Rows(X[out], y[out])
-    return assemble("sensorless-drive", Rows(X[~out], y[~out]), request, ood={"9/10": lambda: left_out}, n_classes=9)
+    rows = sensorless_rows(request)
+    left_out = rows.only(rows.y >= 9)
+    return assemble("sensorless-drive", rows.only(rows.y < 9), request, ood={"9/10": lambda: left_out}, n_classes=9)
+
+
+def sensorless_rows(request: Request) -> Rows:
+    """Read Sensorless Drive; classes are counted from zero."""
+    values = np.loadtxt(io.BytesIO(read_content(find(SENSORLESS, request.directory, request.download))))
+    return Rows(values[:, :-1], values[:, -1].astype(np.int64) - 1)
 
 
 def bike_sharing(request: Request) -> Splits:
