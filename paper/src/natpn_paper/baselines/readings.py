@@ -1,4 +1,4 @@
-"""What a baseline's raw outputs mean, and what `predict_dist` returns."""
+"""The meaning of a baseline's raw outputs, and what `predict_dist` returns."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from natpn.model.answers import ClassPredictive, Predictive, as_floats
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reading:
     """What raw outputs mean.
 
     Attributes:
         predictive: The distribution of a target.
         likelihood: The noise alone; its entropy is the aleatoric uncertainty.
-        epistemic: What is not known, one number a row: higher is less known.
+        epistemic: The lack of knowledge, one number a row: higher means that less is known.
     """
 
     predictive: Distribution
@@ -28,22 +28,22 @@ class BaselineDistribution(Predictive):
     """Predictive distributions with their uncertainties, one a row.
 
     Args:
-        answer: What the network said, in the user's units.
+        reading: The network's outputs in the user's units.
     """
 
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.predictive)
-        self._answer = answer
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading.predictive)
+        self._reading = reading
 
     @property
     def aleatoric(self) -> Floats:
         """The noise in the data: the entropy of the expected likelihood, in nats."""
-        return as_floats(self._answer.likelihood.entropy())
+        return as_floats(self._reading.likelihood.entropy())
 
     @property
     def epistemic(self) -> Floats:
-        """What is not known: higher is less known; the scale is each model's own, NaN if it has no such measure."""
-        return as_floats(self._answer.epistemic)
+        """The lack of knowledge, on a scale of each model's own; NaN if it has no such measure."""
+        return as_floats(self._reading.epistemic)
 
     def uncertainties(self) -> dict[str, Floats]:
         """Return both by name."""

@@ -1,6 +1,6 @@
 """Tables: Sensorless Drive, Bike Sharing, and the three regressions with eight columns.
 
-None has a test set of its own. Inputs and numeric targets are float64 in the units of the data, classes int64.
+None comes with a test set. Inputs and numeric targets are float64 in the units of the data, classes int64.
 """
 
 import csv
@@ -66,24 +66,27 @@ REGRESSION = {
 
 
 def sensorless_drive(request: Request) -> Splits:
-    """Tell nine states of a motor apart by 48 measurements of its currents.
+    """Tell nine states of a motor apart from 48 measurements of its currents.
 
     58,509 rows in 11 classes of 5,319. The last two classes, 9 and 10 when counted from zero, are the OOD set "9/10".
     """
-    path = find(SENSORLESS, request.directory, request.download)
-    values = np.loadtxt(io.BytesIO(read_content(path)))
-    X, y = values[:, :-1], values[:, -1].astype(np.int64) - 1
-    out = y >= 9
-    left_out = Rows(X[out], y[out])
-    return assemble("sensorless-drive", Rows(X[~out], y[~out]), request, ood={"9/10": lambda: left_out}, n_classes=9)
+    rows = sensorless_rows(request)
+    left_out = rows.only(rows.y >= 9)
+    return assemble("sensorless-drive", rows.only(rows.y < 9), request, ood={"9/10": lambda: left_out}, n_classes=9)
+
+
+def sensorless_rows(request: Request) -> Rows:
+    """Read Sensorless Drive; classes are counted from zero."""
+    values = np.loadtxt(io.BytesIO(read_content(find(SENSORLESS, request.directory, request.download))))
+    return Rows(values[:, :-1], values[:, -1].astype(np.int64) - 1)
 
 
 def bike_sharing(request: Request) -> Splits:
     """Predict how many bikes are rented in an hour, from the hour, the kind of day and the weather.
 
     17,379 hours. Trained and tested on season 2 of the data, the paper's summer; seasons 4, 1 and 3 are the OOD sets
-    "Winter", "Spring" and "Autumn". The 11 columns are those of the paper: it speaks of removing the month, but without
-    it there are only 10.
+    "Winter", "Spring" and "Autumn". The paper has 11 columns, as here; it speaks of removing the month, but without it
+    only 10 would be left.
     """
     values, seasons = bikes(request)
     ood = {name: Rows(values[seasons == s, :-1], values[seasons == s, -1]) for name, s in SEASONS.items()}

@@ -1,4 +1,4 @@
-"""What most baselines are made of: an encoder with a linear layer on top, and its likelihood as a loss."""
+"""The network and the loss of most baselines: an encoder with a linear layer on top, and its likelihood."""
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,7 @@ class PlainNetwork(nn.Module):
 
 
 class NetworkLoss(Trainee):
-    """A loss of what a network says.
+    """A loss of a network's outputs.
 
     Args:
         network: The network.
@@ -48,9 +48,9 @@ class LikelihoodLoss(NetworkLoss):
 
     Args:
         network: The network.
-        family: What the targets are.
-        y: Targets to start from.
-        weight: How much each counts.
+        family: The family of the targets.
+        y: The targets whose distribution is the start.
+        weight: The weight of each target.
     """
 
     def __init__(self, network: PlainNetwork, family: Family, y: Tensor, weight: Tensor) -> None:
@@ -66,14 +66,14 @@ class LikelihoodLoss(NetworkLoss):
 
 
 def checked_latent(latent: Tensor, latent_dim: int) -> Tensor:
-    """Return latents, or raise.
+    """Return latents if they have the expected size.
 
     Raises:
-        ValueError: If they do not have the size that was promised.
+        ValueError: If they have another size.
     """
     if latent.shape[-1:] != (latent_dim,):
         raise ValueError(
-            f"encoder: it returned shape {tuple(latent.shape)}, but latent_dim = {latent_dim} is needed in the last "
-            "dimension"
+            f"encoder: expected outputs with latent_dim = {latent_dim} in the last dimension, got shape "
+            f"{tuple(latent.shape)}"
         )
     return latent

@@ -9,7 +9,7 @@ from natpn_paper.results.tables import Line, chosen
 
 
 @dataclass(frozen=True)
-class Picture:
+class Drawing:
     """A figure of the paper, drawn from our runs."""
 
     name: str
@@ -18,10 +18,10 @@ class Picture:
     lines: tuple[Line, ...]
 
 
-def pictures(
+def drawings(
     lines: Iterable[Line], experiments: Mapping[str, Experiment] = EXPERIMENTS, quick: bool = False
-) -> tuple[list[Picture], list[str]]:
-    """Draw all figures for which there are lines; what cannot be drawn is told in a sentence each.
+) -> tuple[list[Drawing], list[str]]:
+    """Draw all figures for which there are lines, and return them with a sentence for each that cannot be drawn.
 
     Args:
         lines: What `natpn_paper.experiments.read_lines` read.
@@ -35,10 +35,10 @@ def pictures(
             continue
         try:
             svg = _svg(draw(own))
-        except Exception as error:  # some runs may be missing yet, and the tables should not wait for them
+        except Exception as error:  # runs may still be missing; the tables are written anyway
             problems.append(f"{name} cannot be drawn from these {len(own)} runs: {type(error).__name__}: {error}")
             continue
-        found.append(Picture(name, experiments[name].title, svg, tuple(own)))
+        found.append(Drawing(name, experiments[name].title, svg, tuple(own)))
     return found, problems
 
 

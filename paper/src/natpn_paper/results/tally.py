@@ -1,18 +1,17 @@
-"""How well our figures agree with the paper's, counted over the cells of its tables.
+"""How well our scores agree with the paper's, counted over the cells of its tables.
 
-`NatPN (paper)`, trained as the paper says, agrees in a cell if |ours − paper| ≤ 2 √(e² + e_paper²), with the standard
-errors of both; a missing error counts as none, and ours is rounded as the paper prints. `NatPN`, this library's own, is
-compared on tables of numbers with the best figure that the paper has there for any model with a single pass. Runs on
-a part of the data, or for fewer epochs than a model's own, are not compared.
+`NatPN (paper)`, trained as the paper says, agrees in a cell if |ours − paper| ≤ 2 √(e² + e_paper²) with both standard
+errors. A missing error counts as 0, and our score is rounded as the paper prints. On tabular data, `NatPN`, this
+library's default, is compared with the paper's best score of any model with a single pass. Runs on a part of the data,
+or for fewer epochs than a model's own, are not compared.
 """
 
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
 from natpn_paper.experiments.models import PAPER, is_single_pass
-from natpn_paper.experiments.paper import figures
 from natpn_paper.results.tables import Cell, Line, Table, printed, tables
 
 TABULAR = ("sensorless-drive", "bike-sharing", "uci")
@@ -39,7 +38,7 @@ class Agreement:
 def agreement(
     lines: Iterable[Line], experiments: Mapping[str, Experiment] = EXPERIMENTS, quick: bool = False
 ) -> list[Agreement]:
-    """Compare all tables with the paper's; those without anything to compare are left out.
+    """Compare all tables with the paper's; tables that have nothing to compare are left out.
 
     Args:
         lines: What `natpn_paper.experiments.read_lines` read.
@@ -71,7 +70,7 @@ def _is_whole(line: Line) -> bool:
 
 
 def is_near(cell: Cell) -> bool:
-    """Say whether our figure and the paper's are within two standard errors of each other."""
+    """Say whether our score and the paper's are within two standard errors of each other."""
     if cell.mean is None or cell.paper is None:
         return False
     value, error = cell.paper
@@ -80,10 +79,10 @@ def is_near(cell: Cell) -> bool:
 
 
 def best_single_pass(view: View, column: str) -> float | None:
-    """Return the paper's best figure of a column among models with a single pass; None if it has none."""
+    """Return the paper's best score of a column among models with a single pass; None if it has none."""
     values = [
         value
-        for (model, name), (value, _) in figures(view.table, view.trained_on).items()
+        for (model, name), (value, _) in published.scores(view.table, view.trained_on).items()
         if name == column and model.endswith(view.suffix) and is_single_pass(model.removesuffix(view.suffix))
         if math.isfinite(value)
     ]
@@ -100,7 +99,7 @@ def total(agreements: Iterable[Agreement]) -> Agreement:
 
 
 def counted(cells: Mapping[Key, bool]) -> str:
-    """Return how many are true.
+    """Say how many cells are true.
 
     Examples:
         >>> counted({("a", "b", "c"): True, ("a", "b", "d"): False}), counted({})

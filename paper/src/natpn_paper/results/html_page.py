@@ -1,4 +1,4 @@
-"""Results → one HTML page that needs nothing else: no network, no scripts, no fonts."""
+"""Results → one HTML page that is complete in itself: no network, no scripts, no fonts."""
 
 import base64
 from collections.abc import Sequence
@@ -8,28 +8,28 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from natpn_paper.results.agreement import Agreement, counted, total
-from natpn_paper.results.drawings import Picture
+from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Table
+from natpn_paper.results.tally import Agreement, counted, total
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 
 def page(
-    tables: Sequence[Table], agreements: Sequence[Agreement], pictures: Sequence[Picture] = (), quick: bool = False
+    tables: Sequence[Table], agreements: Sequence[Agreement], drawings: Sequence[Drawing] = (), quick: bool = False
 ) -> str:
     """Return all results as one HTML text that opens offline.
 
     Args:
         tables: The tables.
         agreements: How well they agree with the paper's.
-        pictures: The figures, which become part of the page.
+        drawings: The figures, which become part of the page.
         quick: Whether they are of quick runs.
     """
     compared = [*agreements, total(agreements)] if agreements else []
     text: str = _template().render(
         tables=tables,
         agreements=[(one.table, counted(one.near), counted(one.good)) for one in compared],
-        pictures=[(picture, _embedded(picture.svg)) for picture in pictures],
+        drawings=[(drawing, _embedded(drawing.svg)) for drawing in drawings],
         quick=QUICK if quick else "",
         legend=LEGEND,
         about=about,
@@ -42,7 +42,7 @@ def page(
 
 
 def _embedded(svg: str) -> str:
-    # as an image of its own, whose identifiers and styles stay apart from those of the others
+    # as a separate image: identifiers and styles of several SVGs in one page would clash
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
