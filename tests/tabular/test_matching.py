@@ -1,11 +1,13 @@
 """Columns of new data: matched by name if both have names, else by position."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from natpn.tabular import TableTransform
+from natpn.tabular import ColumnsError, TableTransform
 
 FRAME = pd.DataFrame({"age": [1.0, 2.0, 4.0], "city": ["a", "b", "a"], "income": [3.0, 1.0, 2.0]})
 FITTED = TableTransform().fit(FRAME)
@@ -43,3 +45,13 @@ def test_arrays_are_matched_by_position():
     plain = TableTransform().fit(np.arange(6.0).reshape(3, 2))
     frame = pl.DataFrame({"q": [0.0, 2.0], "p": [1.0, 3.0]})
     np.testing.assert_array_equal(plain.transform(frame), plain.transform(np.array([[0.0, 1.0], [2.0, 3.0]])))
+
+
+def test_the_error_is_a_value_that_others_can_word():
+    with pytest.raises(ColumnsError) as caught:
+        FITTED.transform(FRAME.rename(columns={"income": "incme"}))
+    found = pickle.loads(pickle.dumps(caught.value))
+    assert (found.fitted, found.n_columns, found.absent, found.extra) == (list(FRAME), 3, ["income"], ["incme"])
+    with pytest.raises(ColumnsError) as caught:
+        FITTED.match_columns(None, 2)
+    assert (caught.value.n_columns, caught.value.absent, caught.value.extra) == (2, [], [])

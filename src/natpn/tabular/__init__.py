@@ -5,7 +5,7 @@ from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import CategoryColumn
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
-from natpn.tabular.errors import CellError, CellTypeError
+from natpn.tabular.errors import CellError, CellTypeError, ColumnsError
 from natpn.tabular.kinds import KINDS
 from natpn.tabular.number import NumberColumn
 from natpn.tabular.transform import TableTransform
@@ -17,6 +17,7 @@ __all__ = [
     "CellError",
     "CellTypeError",
     "Column",
+    "ColumnsError",
     "DateColumn",
     "EmptyColumn",
     "NumberColumn",
