@@ -1,5 +1,7 @@
 """What may be a table, what is said of what may not, and how columns are matched: by name, else by position."""
 
+import pickle
+
 import narwhals.stable.v1 as nw
 import numpy as np
 import pandas as pd
@@ -7,7 +9,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from natpn.tabular import TableTransform
+from natpn.tabular import ColumnsError, TableTransform
 from natpn.tabular.input_tables import read_table
 
 FRAME = pd.DataFrame({"age": [1.0, 2.0, 4.0], "city": ["a", "b", "a"], "income": [3.0, 1.0, 2.0]})
@@ -134,3 +136,13 @@ def test_arrays_are_matched_by_position():
     plain = TableTransform().fit(np.arange(6.0).reshape(3, 2))
     frame = pl.DataFrame({"q": [0.0, 2.0], "p": [1.0, 3.0]})
     np.testing.assert_array_equal(plain.transform(frame), plain.transform(np.array([[0.0, 1.0], [2.0, 3.0]])))
+
+
+def test_the_error_is_a_value_that_others_can_word():
+    with pytest.raises(ColumnsError) as caught:
+        FITTED.transform(FRAME.rename(columns={"income": "incme"}))
+    found = pickle.loads(pickle.dumps(caught.value))
+    assert (found.fitted, found.n_columns, found.absent, found.extra) == (list(FRAME), 3, ["income"], ["incme"])
+    with pytest.raises(ColumnsError) as caught:
+        FITTED.match_columns(None, 2)
+    assert (caught.value.n_columns, caught.value.absent, caught.value.extra) == (2, [], [])

@@ -1,6 +1,5 @@
 """Input tables: numpy arrays and data frames that narwhals knows, and which of their columns training had."""
 
-import difflib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +10,40 @@ import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
+from natpn.choices import listed, nearest
 from natpn.tabular.cells import Cells
 
 _LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
+
+
+class ColumnsError(ValueError):
+    """The columns of a table are not those of training.
+
+    Attributes:
+        fitted: The names of the training columns.
+        n_columns: How many columns the table has.
+        absent: The names that it lacks; none if columns are not matched by name.
+        extra: The names that training did not have.
+    """
+
+    def __init__(self, fitted: list[str], n_columns: int, absent: list[str], extra: list[str]) -> None:
+        super().__init__(fitted, n_columns, absent, extra)  # all of it, so that another process can raise it again
+        self.fitted, self.n_columns, self.absent, self.extra = fitted, n_columns, absent, extra
+
+    def __str__(self) -> str:
+        if self.absent:
+            pairs = [(name, nearest(name, self.extra)) for name in self.absent]
+            hints = [f"{near!r} for {name!r}" for name, near in pairs if near]
+            hint = (
+                f"Did you mean {', '.join(hints)}?" if hints else "Add them, with missing values if they are unknown."
+            )
+            return f"X lacks columns that training had: {listed(self.absent)}. {hint}"
+        if self.extra:
+            return f"X has columns that training did not have: {listed(self.extra)}. Drop them, or fit again with them."
+        return (
+            f"X has {self.n_columns} features, but training had {len(self.fitted)}: {listed(self.fitted)}. Give the "
+            "same columns."
+        )
 
 
 @dataclass(frozen=True)
@@ -202,34 +232,18 @@ def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_col
         n_columns: How many there are.
 
     Raises:
-        ValueError: If a column is missing, or there is an additional one.
+        ColumnsError: If a column is missing, or there is an additional one.
     """
     if names is None or not named:
         if n_columns != len(fitted):
-            raise ValueError(
-                f"X has {n_columns} features, but training had {len(fitted)}: {_listed(fitted)}. Give the same columns."
-            )
+            raise ColumnsError(fitted, n_columns, [], [])
         return None
     if names == fitted:
         return None
-    absent = [name for name in fitted if name not in set(names)]
-    extra = [name for name in names if name not in set(fitted)]
-    if absent:
-        hints = [f"{_near(name, extra)!r} for {name!r}" for name in absent if _near(name, extra)]
-        hint = f" Did you mean {', '.join(hints)}?" if hints else " Add them, with missing values if they are unknown."
-        raise ValueError(f"X lacks columns that training had: {_listed(absent)}.{hint}")
-    if extra:
-        raise ValueError(
-            f"X has columns that training did not have: {_listed(extra)}. Drop them, or fit again with them."
-        )
     place = {name: number for number, name in enumerate(names)}
+    known = set(fitted)
+    absent = [name for name in fitted if name not in place]
+    extra = [name for name in names if name not in known]
+    if absent or extra:
+        raise ColumnsError(fitted, n_columns, absent, extra)
     return [place[name] for name in fitted]
-
-
-def _near(name: str, names: list[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(name, names, n=1)), None)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:10]))
-    return shown if len(names) <= 10 else f"{shown} and {len(names) - 10} more"

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from natpn.cli.printing import note
-from natpn.cli.problems import Problem, near
+from natpn.choices import did_you_mean
+from natpn.cli.printing import Problem, note
 from natpn_paper.datasets import MissingData, load
 from natpn_paper.experiments import Experiment, Run
 from natpn_paper.reproduce.progress import missing_data
@@ -28,7 +28,7 @@ def select(names: Sequence[str], experiments: Mapping[str, Experiment]) -> dict[
         elif name in tables:
             found |= {k: e for k, e in experiments.items() if name in (view.table for view in e.views)}
         else:
-            hint = near(name, [*experiments, *tables, ALL])
+            hint = did_you_mean(name, [*experiments, *tables, ALL])
             raise Problem(f"There is no table or figure {name!r}{hint or '; natpn reproduce --list shows all.'}")
     return found
 
@@ -51,7 +51,7 @@ def split_names(texts: Iterable[str], known: Iterable[str], option: str) -> tupl
                     break
             else:
                 word = words[0].strip()
-                hint = near(word, names) or f"; there are {', '.join(sorted(names)[:20])}."
+                hint = did_you_mean(word, names) or f"; there are {', '.join(sorted(names)[:20])}."
                 raise Problem(f"{option}: nothing that was chosen has {word!r}{hint}")
     return tuple(found) or None
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from natpn.cli.others import part
-from natpn.cli.printing import note, say
-from natpn.cli.problems import Problem, of_system
+from natpn.cli.printing import Problem, note, of_system, say
 
 RESULTS = os.path.join("reproduce", "results.jsonl")
 QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natpn.cli.printing import note, say
-from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.cli.output_files import PAGE, check_output, write_text
+from natpn.cli.printing import Problem, note, of_system, say
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
 from natpn_paper.results.figures import Drawing, drawings
@@ -47,7 +46,7 @@ def check_outputs(out: str, results: str, notes: str | None) -> None:
     for name, kind in [("results.md", TABLES), ("results.html", PAGE), *figures]:
         path = os.path.join(out, name)
         if os.path.isdir(os.path.dirname(path)):
-            check_out(path, kind, results, notes)
+            check_output(path, kind, results, notes)
 
 
 def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mapping[str, str]) -> None:

@@ -1,56 +1,48 @@
-"""Excel files (.xlsx) as tables of texts, by openpyxl: one of the sheets, its cells as a CSV file would write them.
+"""Excel files (.xlsx) by openpyxl: the cells of one sheet as a CSV file would write them.
 
-Then mistakes in a column are found and named as in CSV. Numbers keep all their digits.
+So mistakes in a column are found and named as in CSV. Numbers keep all their digits.
 """
 
 import datetime
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any
 
-import click
-
-from natpn.cli.printing import note
-from natpn.cli.problems import Problem, listed, near
-from natpn.cli.source import ROWS, Source, column_name
+from natpn.choices import did_you_mean, listed
+from natpn.cli.formats import ROWS, Source, column_names
+from natpn.cli.printing import Problem, note
 from natpn.tabular.written import Written
 
-sheet_option = click.option("--sheet", metavar="NAME", help="The sheet of an Excel file; by default the first.")
+Row = tuple[int, list[str | None]]  # its number in the sheet, and its cells
 
 
+@dataclass
 class ExcelSheet(Source):
     """A sheet of an Excel file."""
 
-    rows: Iterator[tuple[int, list[str | None]]]
-    numbers: list[int]
+    rows: Iterator[Row] = field(kw_only=True)
+    numbers: list[int] = field(default_factory=list, init=False)
 
-    def batches(self, columns: list[str]) -> Iterator[Any]:
-        """Yield tables of at most `ROWS` rows with some of the columns."""
-        places = [self.names.index(name) for name in columns]
-        held: list[list[str | None]] = []
-        for number, cells in self.rows:
-            if any(cell is not None for cell in cells[len(self.names) :]):
-                raise Problem(
-                    f"{self.name}, row {number}: it has cells beyond the header's {len(self.names)}; complete the "
-                    "header, or remove them."
-                )
-            self.numbers.append(number)
-            held.append(cells)
-            if len(held) == ROWS:
-                yield self._table(held, columns, places)
-                held = []
-        if held:
-            yield self._table(held, columns, places)
-
-    def _table(self, rows: list[list[str | None]], columns: list[str], places: list[int]) -> Any:
+    def _tables(self, columns: list[str]) -> Iterator[Any]:
         import pyarrow as pa
 
-        self.position += len(rows)
-        cells = {name: [row[place] for row in rows] for name, place in zip(columns, places, strict=True)}
-        return pa.table({name: pa.array(column, pa.string()) for name, column in cells.items()})
+        width = len(self.names)
+        places = [self.names.index(name) for name in columns]
+        while part := list(islice(self.rows, ROWS)):
+            for number, cells in part:
+                if any(cell is not None for cell in cells[width:]):
+                    raise Problem(
+                        f"{self.name}, row {number}: it has cells beyond the header's {width}; complete the header, or "
+                        "remove them."
+                    )
+            self.numbers += [number for number, _ in part]
+            self.position += len(part)
+            filled = [[*cells, *[None] * (width - len(cells))] for _, cells in part]
+            yield pa.table([pa.array([row[place] for row in filled], pa.string()) for place in places], columns)
 
-    def place(self, row: int) -> str:
-        """Return the row of the sheet, whose header has one too."""
+    def _row(self, row: int) -> str:
         return f"row {self.numbers[row]}"
 
 
@@ -58,7 +50,7 @@ def open_excel(name: str, file: IO[bytes], written: Written, sheet: str | None =
     """Return the table in a sheet of an Excel file.
 
     Args:
-        name: What to call the file.
+        name: What errors call the file.
         file: Its bytes.
         written: How its texts write values.
         sheet: The name of the sheet; None takes the first, and tells of the others.
@@ -71,8 +63,7 @@ def open_excel(name: str, file: IO[bytes], written: Written, sheet: str | None =
     except ImportError:
         raise Problem(
             f"{name} is an Excel file, and openpyxl is not installed; in a clone of natpn, run: "
-            "pip install '.[excel]'; "
-            "or save it as CSV."
+            "pip install '.[excel]'; or save it as CSV."
         ) from None
     try:
         with warnings.catch_warnings():
@@ -82,14 +73,11 @@ def open_excel(name: str, file: IO[bytes], written: Written, sheet: str | None =
         raise _damaged(name, error) from None
     chosen = _chosen(sheets, name, sheet)
     rows = _rows(chosen, name, written)
-    header = next(rows, None)
-    if header is None:
+    _, header = next(rows, (0, []))
+    if not header:
         raise Problem(f"{name} has no cells in its sheet {chosen.title!r}; expected a header and rows.")
-    width = max(place for place, cell in enumerate(header[1], 1) if cell is not None)
-    names = [column_name(cell or "", place) for place, cell in enumerate(header[1][:width], 1)]
-    source = ExcelSheet(name, names, True, None, " rows", written)
-    source.rows, source.numbers = ((n, [*cells, *[None] * (width - len(cells))]) for n, cells in rows), []
-    return source
+    width = max(place for place, cell in enumerate(header, 1) if cell is not None)
+    return ExcelSheet(name, column_names([cell or "" for cell in header[:width]]), written, rows=rows)
 
 
 def _chosen(sheets: list[Any], name: str, sheet: str | None) -> Any:
@@ -107,12 +95,13 @@ def _chosen(sheets: list[Any], name: str, sheet: str | None) -> Any:
             note(f"{name}: its first sheet, {titles[0]!r}, is read, and {others}; --sheet names another")
         return sheets[0]
     if sheet not in titles:
-        raise Problem(f"--sheet {sheet}: {name} has no such sheet, but {listed(titles)}{near(sheet, titles) or '.'}")
+        near = did_you_mean(sheet, titles) or "."
+        raise Problem(f"--sheet {sheet}: {name} has no such sheet, but {listed(titles)}{near}")
     return sheets[titles.index(sheet)]
 
 
-def _rows(sheet: Any, name: str, written: Written) -> Iterator[tuple[int, list[str | None]]]:
-    """Yield the rows that have a cell, each with its number in the sheet."""
+def _rows(sheet: Any, name: str, written: Written) -> Iterator[Row]:
+    """Yield the rows that have a cell."""
     sheet.reset_dimensions()  # what some programs say of the size is wrong
     rows = enumerate(sheet.iter_rows(values_only=True), 1)
     while True:

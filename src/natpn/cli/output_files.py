@@ -1,4 +1,4 @@
-"""Files out, by the rule of `natpn.outputs`, and how predictions and pages are known. CSV and Parquet by pyarrow."""
+"""Files that commands write, by the rule of `natpn.outputs`: CSV and Parquet by pyarrow, and pages."""
 
 import contextlib
 import csv
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from natpn import outputs
-from natpn.cli.problems import of_system
+from natpn.cli.printing import of_system
 from natpn.outputs import Kind
 
 GROUP = 1 << 16  # rows that Parquet keeps together
@@ -21,8 +21,8 @@ _LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # colum
 
 
 def _are_predictions(file: IO[bytes]) -> bool:
-    """Say whether the columns are those of predictions: a name of the rows at most, and then what natpn predicts."""
-    names = column_names(file)
+    """Say whether the columns are those of predictions: at most one that names the rows, then what natpn predicts."""
+    names = names_of_columns(file)
     return "prediction" in names[:2] and names[-len(_LAST) :] == _LAST
 
 
@@ -34,7 +34,7 @@ PREDICTIONS = Kind("a file of predictions that natpn wrote", _are_predictions)
 PAGE = Kind("a page that natpn wrote", _is_page)
 
 
-def check_out(out: str, kind: Kind, *inputs: str | None) -> None:
+def check_output(out: str, kind: Kind, *inputs: str | None) -> None:
     """Raise if a file cannot be written there, before time is spent on it.
 
     Args:
@@ -62,7 +62,7 @@ def as_input(path: str) -> str:
 
 
 @contextlib.contextmanager
-def replacing(path: str, kind: Kind) -> Iterator[IO[bytes]]:
+def open_output(path: str, kind: Kind) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name when the block ends well, and not at all otherwise.
 
     Args:
@@ -88,11 +88,11 @@ def replacing(path: str, kind: Kind) -> Iterator[IO[bytes]]:
 
 def write_text(path: str, text: str, kind: Kind) -> None:
     """Write a text file, whole or not at all."""
-    with replacing(path, kind) as file:
+    with open_output(path, kind) as file:
         file.write(text.encode())
 
 
-def column_names(file: IO[bytes]) -> list[str]:
+def names_of_columns(file: IO[bytes]) -> list[str]:
     """Return the columns of a CSV or Parquet file; none if it is neither."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -118,8 +118,8 @@ class TableWriter:
     def __init__(self, file: IO[bytes], parquet: bool) -> None:
         self._file, self._parquet = file, parquet
         self._started = False
-        self._writer: Any = None
-        self._held: list[Any] = []  # the rows of the next group
+        self._writer: Any = None  # of Parquet
+        self._held: list[Any] = []  # the rows of its next group
 
     def write(self, table: Any) -> None:
         """Write a table."""
@@ -138,9 +138,7 @@ class TableWriter:
             csv.writer(header, lineterminator="\n").writerow(map(_harmless, table.column_names))
             self._file.write(header.getvalue().encode())
             self._started = True
-        table = _harmless_table(table)
-        # pyarrow puts quotes around every text or none
-        style = "needed" if _needs_quotes(table) else "none"
+        table, style = _harmless_table(table)
         pc.write_csv(table, self._file, pc.WriteOptions(include_header=False, quoting_style=style))
 
     def close(self) -> None:
@@ -167,31 +165,20 @@ def _harmless(text: str) -> str:
     return f"'{text}" if re.match(FORMULA, text) and not re.match(NUMBER, text) else text
 
 
-def _harmless_table(table: Any) -> Any:
-    """Return a table whose texts a spreadsheet does not run."""
+def _harmless_table(table: Any) -> tuple[Any, str]:
+    """Return a table whose texts a spreadsheet does not run, and the style of quotes that it needs."""
     import pyarrow as pa
     import pyarrow.compute as pc
+    import pyarrow.types as types
 
+    style = "none"  # pyarrow puts quotes around every text or none
     for place, field in enumerate(table.schema):
-        if _is_text(field.type):
+        if any(fits(field.type) for fits in (types.is_string, types.is_large_string, types.is_dictionary)):
             texts = table.column(place).cast(pa.string())
             runs = pc.and_not(pc.match_substring_regex(texts, FORMULA), pc.match_substring_regex(texts, NUMBER))
             if pc.any(runs).as_py():
-                table = table.set_column(
-                    place, field.name, pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
-                )
-    return table
-
-
-def _needs_quotes(table: Any) -> bool:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = [column.cast(pa.string()) for column in table.columns if _is_text(column.type)]
-    return any(pc.any(pc.match_substring_regex(column, r'[",\r\n]')).as_py() for column in texts)
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+                texts = pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
+                table = table.set_column(place, field.name, texts)
+            if pc.any(pc.match_substring_regex(texts, r'[",\r\n]')).as_py():
+                style = "needed"
+    return table, style
