@@ -1,8 +1,9 @@
-"""Real tables with a natural shift each: rows for training, ordinary rows and shifted rows for testing.
+"""Real tables, each with a natural shift: rows for training, and ordinary and shifted rows for testing.
 
-`NATPN_DATA/arena/tasks.json` says of each table which column is the target, which columns go, and by which condition
-rows count as shifted. Those are never trained on, and the columns of the condition are removed. The data sets of
-`quality.py` are read alike. `leave_out` makes a shift of any table, by leaving a group of its ordinary rows out.
+`NATPN_DATA/arena/tasks.json` names the target of each table, the columns to drop, and the condition by which rows count
+as shifted. Shifted rows are never trained on, and the columns of the condition are removed. The data sets of
+`quality.py` are read in the same way. `leave_out` makes a shift of any table, by leaving out a group of its ordinary
+rows.
 """
 
 import json
@@ -47,7 +48,7 @@ class Table:
         kind: "number", "positive", "count", "binary" or "multiclass".
         train: For training.
         test: Ordinary rows.
-        shifted: Rows of another kind; none if the table has no such.
+        shifted: Rows of another kind; empty if the table has none.
     """
 
     kind: str
@@ -62,12 +63,12 @@ class Table:
 
 
 def tasks() -> dict[str, dict[str, Any]]:
-    """Return what is stated of each table."""
+    """Return the tasks of `tasks.json` by name."""
     return {task["name"]: task for task in json.loads((directory() / "arena" / "tasks.json").read_text())}
 
 
 def read(name: str, seed: int, n_train: int, n_test: int) -> Table:
-    """Return a table of the arena, or of the paper, with at most so many rows."""
+    """Return a table of the arena or of the paper, with at most the given numbers of rows."""
     if name in OF_PAPER:
         return _of_paper(name, seed, n_train, n_test)
     task = tasks()[name]
@@ -93,20 +94,20 @@ def read(name: str, seed: int, n_train: int, n_test: int) -> Table:
 
 GROUPS = ("component", "cluster", "category", "column")
 _CLUSTERS = 6
-_LEVELS = (0.03, 0.35)  # shares of a level that may be left out
+_LEVELS = (0.03, 0.35)  # the share of rows that a level to be left out may have
 _END = 0.12  # of a column
 
 
 def leave_out(table: Table, group: str, seed: int, n_train: int, n_test: int) -> Table | None:
-    """Return the table with another shift: a group of its ordinary rows that is left out of training.
+    """Return the table with another shift: a group of its ordinary rows is left out of training.
 
     Args:
-        table: A table, of which the shifted rows are not used.
+        table: A table, whose shifted rows are not used.
         group: "component", the last 15 % along the first principal direction; "cluster", one of six by k-means;
             "category", a level of a column, which is removed; "column", an end of a column of numbers.
         seed: Chooses cluster, level and column.
-        n_train: At most so many rows for training.
-        n_test: At most so many for each test.
+        n_train: The largest number of rows for training.
+        n_test: The largest number of ordinary rows, and of shifted rows, for testing.
 
     Returns:
         The table, or None if it has no such group of at least 25 rows, or too few others.
@@ -117,7 +118,7 @@ def leave_out(table: Table, group: str, seed: int, n_train: int, n_test: int) ->
         else pd.DataFrame(np.concatenate([table.train.X, table.test.X]))
     )
     y = np.concatenate([table.train.y, table.test.y])
-    lot = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     kinds = {c: X[c].dtype for c in X}
     numbers = [c for c in X if pd.api.types.is_numeric_dtype(kinds[c]) and not pd.api.types.is_bool_dtype(kinds[c])]
     others = [c for c in X if c not in numbers and not pd.api.types.is_datetime64_any_dtype(kinds[c])]
@@ -130,21 +131,21 @@ def leave_out(table: Table, group: str, seed: int, n_train: int, n_test: int) ->
             along = matrix @ np.linalg.svd(matrix, full_matrices=False)[2][0]
             out = along > np.quantile(along, 0.85)
         else:
-            out = KMeans(_CLUSTERS, n_init=2, random_state=seed).fit_predict(matrix) == lot.integers(_CLUSTERS)
+            out = KMeans(_CLUSTERS, n_init=2, random_state=seed).fit_predict(matrix) == rng.integers(_CLUSTERS)
     elif group == "category":
         low, high = _LEVELS
         shares = [(c, X[c].value_counts(normalize=True)) for c in others if 2 <= X[c].nunique() <= 60]
         found = [(c, v) for c, share in shares for v in share.index[(share >= low) & (share <= high)]]
         if not found:
             return None
-        column, level = found[lot.integers(len(found))]
+        column, level = found[rng.integers(len(found))]
         out = (X.pop(column) == level).to_numpy(bool)
     else:
         found = [c for c in numbers if X[c].nunique() > 20]
         if not found:
             return None
-        values = X[found[lot.integers(len(found))]].astype(float).to_numpy()
-        out = values > np.nanquantile(values, 1 - _END) if lot.random() < 0.5 else values < np.nanquantile(values, _END)
+        values = X[found[rng.integers(len(found))]].astype(float).to_numpy()
+        out = values > np.nanquantile(values, 1 - _END) if rng.random() < 0.5 else values < np.nanquantile(values, _END)
     if out.sum() < 25 or (~out).sum() < 150:
         return None
     rows = Part(X if isinstance(table.train.X, pd.DataFrame) else X.to_numpy(), y)
@@ -181,10 +182,10 @@ def _of_paper(name: str, seed: int, n_train: int, n_test: int) -> Table:
 
 
 def _split(kind: str, rows: Part, out: NDArray[np.bool_], seed: int, n_train: int, n_test: int) -> Table:
-    lot = np.random.default_rng(seed)
-    inside, outside = lot.permutation(np.flatnonzero(~out)), lot.permutation(np.flatnonzero(out))
+    rng = np.random.default_rng(seed)
+    inside, outside = rng.permutation(np.flatnonzero(~out)), rng.permutation(np.flatnonzero(out))
     k = min(n_train, int(0.8 * len(inside)))
     train, test = rows.first(inside[:k]), rows.first(inside[k : k + n_test])
-    if kind in CLASSES:  # a class that was never seen is no ordinary row
+    if kind in CLASSES:  # a row of a class that is not in training is no ordinary row
         test = test.first(np.flatnonzero(np.isin(test.y, train.y)))
     return Table(kind, train, test, rows.first(outside[:n_test]))

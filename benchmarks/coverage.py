@@ -1,6 +1,6 @@
 """How often 90 % intervals cover and ordinary rows are flagged, by the number of rows, on problems with a known truth.
 
-python benchmarks/coverage.py 20 50 100 200 --seeds 4       # shares of 3,000 fresh rows, means over problems and seeds
+python benchmarks/coverage.py 20 50 100 200 --seeds 4       # shares of 3,000 fresh rows, means over seeds
 python benchmarks/coverage.py 200 1000 --calibrate conformal --max-epochs 20
 """
 
@@ -17,26 +17,26 @@ Floats = NDArray[np.float64]
 FRESH = 3000
 
 
-def linear(n: int, lot: np.random.Generator) -> tuple[Floats, Floats]:
-    X = lot.normal(size=(n, 5))
-    return X, X @ np.array([1, 0.5, -0.5, 0.2, 0]) + 0.5 * lot.normal(size=n)
+def linear(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    X = rng.normal(size=(n, 5))
+    return X, X @ np.array([1, 0.5, -0.5, 0.2, 0]) + 0.5 * rng.normal(size=n)
 
 
-def noisy(n: int, lot: np.random.Generator) -> tuple[Floats, Floats]:
-    X = lot.normal(size=(n, 5))
-    return X, 0.3 * X[:, 0] + lot.normal(size=n)
+def noisy(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    X = rng.normal(size=(n, 5))
+    return X, 0.3 * X[:, 0] + rng.normal(size=n)
 
 
-def heteroscedastic(n: int, lot: np.random.Generator) -> tuple[Floats, Floats]:
-    X = lot.uniform(-2, 2, size=(n, 3))
-    return X, X[:, 0] + np.exp(0.6 * X[:, 1] - 0.7) * lot.normal(size=n)
+def heteroscedastic(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    X = rng.uniform(-2, 2, size=(n, 3))
+    return X, X[:, 0] + np.exp(0.6 * X[:, 1] - 0.7) * rng.normal(size=n)
 
 
-def nonlinear(n: int, lot: np.random.Generator) -> tuple[Floats, Floats]:
+def nonlinear(n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return Friedman's first problem."""
-    X = lot.uniform(size=(n, 5))
+    X = rng.uniform(size=(n, 5))
     y = 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3] + 5 * X[:, 4]
-    return X, y + lot.normal(size=n)
+    return X, y + rng.normal(size=n)
 
 
 PROBLEMS: list[Callable[[int, np.random.Generator], tuple[Floats, Floats]]] = [

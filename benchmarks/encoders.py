@@ -1,4 +1,4 @@
-"""Time the encoders: forward and backward on one CPU thread, and members together under vmap.
+"""Time the encoders, forward and backward on one CPU thread, one by one and several under vmap.
 
 Run with ``OMP_NUM_THREADS=1 python benchmarks/encoders.py``.
 """

@@ -1,22 +1,23 @@
-"""What evidence is worth: one fitted model with the evidence it found, with as much as it likes, and with none.
+"""What evidence is worth: one fitted model with the evidence it found, with unlimited evidence, and with none.
 
     NATPN_DATA=... python benchmarks/evidence.py [--seeds 1] [--tables NAME ...] [--ensemble N] [--rows 3000]
                                                  [--left-out component|cluster|category|column] [--results FILE]
 
-Of every table a model is fitted with defaults to at most 3,000 rows. `n` is the evidence it found; `∞` is the same
-network with n → ∞, so that evidence has no say; `0` is its prior, the marginal of the training targets. Ordinary rows
-and, where the table has some, shifted rows (see `arena.py`) are scored apart:
+A model with defaults is fitted to at most 3,000 rows of every table. `n` is the evidence it found; `∞` is the same
+network with n → ∞, without the prior; `0` is its prior, the marginal of the training targets. Ordinary rows and, where
+the table has some, shifted rows (see `arena.py`) are scored separately:
 
 - the loss: CRPS in standard deviations of the target, log loss for classes; −log p of standardised targets; the share
-  of rows in 90 % intervals with their width; a count at the end of an interval is in it by lot, so that 90 % is exact;
+  of rows inside 90 % intervals, and their width. A count at the end of an interval is inside it at random, as often as
+  makes the coverage of a right distribution exactly 90 %;
 - the share of ordinary rows with a familiarity below ½, and the mean width over the median width;
 - detection of shifted rows: the area under the ROC curve of the evidence (%);
-- strangers: ordinary rows of which one cell is replaced, in each column in turn, by a category that was never seen, by
-  a missing value where there was none, and by the largest number plus the range. How many have `novelty_p` < 0.05.
+- strangers: ordinary rows in which one cell is replaced, in each column in turn, by a category that was never seen, by
+  a missing value where there was none, and by the largest number plus the range: the share with `novelty_p` < 0.05.
 
 With `--left-out` the shifted rows are a group of ordinary rows that is left out of training, and strangers are not
-tried. A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0`
-prints what is there. The last table says which goals are reached.
+tried. Each run is appended to FILE as one JSON line, and runs that are in FILE are not repeated; `--seeds 0` prints the
+runs in FILE. The last table says which goals are reached.
 """
 
 import argparse
@@ -74,7 +75,7 @@ def scores(model: Any, part: Part, scale: float) -> dict[str, Any]:
         }
     interval = found.interval(COVERAGE)
     place = found.cdf(part.y)
-    if found.predictive.target.discrete:  # a count at the end of an interval is in it as often as makes 90 %
+    if found.predictive.target.discrete:  # a random place within the probability of the count
         below = found.cdf(part.y - 1)
         place = below + np.random.default_rng(0).random(len(part)) * (place - below)
     width = (interval[:, 1] - interval[:, 0]) / scale
@@ -92,7 +93,7 @@ def scores(model: Any, part: Part, scale: float) -> dict[str, Any]:
 
 
 def strangers(model: Any, table: Table) -> dict[str, float]:
-    """Return which share of rows with one strange cell is called novel, the mean over columns."""
+    """Return the share of rows with one strange cell that are flagged as novel, the mean over columns."""
     frame, train = table.test.X, table.train.X
     if not isinstance(frame, pd.DataFrame):
         if frame.ndim != 2:
@@ -189,11 +190,11 @@ def table_of_strangers(results: list[Run]) -> None:
 
 
 def goals(results: list[Run]) -> None:
-    """Print each goal with what was seen."""
+    """Print each goal with what was measured."""
     ordinary = [r["ordinary"] for r in results]
     ratios = {r["table"]: r["ordinary"]["n"]["loss"] / r["ordinary"]["inf"]["loss"] for r in results}
     better = sum(s["n"]["nll"] < s["inf"]["nll"] for s in ordinary)
-    print("\n| goal | seen |\n|---|---|")
+    print("\n| goal | measured |\n|---|---|")
 
     def line(goal: str, seen: str) -> None:
         print(f"| {goal} | {seen} |")
@@ -257,11 +258,11 @@ def goals(results: list[Run]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and print the tables."""
+    """Make the missing runs, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--tables", nargs="*", default=[*tasks(), *OF_PAPER])
-    parser.add_argument("--ensemble", type=int, help="how many networks; by default the estimators' choice")
+    parser.add_argument("--ensemble", type=int, help="the number of networks; by default the estimators' choice")
     parser.add_argument("--rows", type=int, default=3000)
     parser.add_argument("--left-out", choices=GROUPS)
     parser.add_argument("--results", type=Path, default=Path("evidence.jsonl"))

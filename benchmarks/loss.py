@@ -1,4 +1,4 @@
-"""What exactness costs: the Bayesian loss, forward and backward, beside the plain formulas, in one run.
+"""The cost of accuracy: the Bayesian loss, forward and backward, in turns with the textbook formulas.
 
 python benchmarks/loss.py [--batch 4096] [--classes 10] [--threads 1]
 """
@@ -14,7 +14,7 @@ from natpn import families
 
 
 def plain(prior: Tensor, chi: Tensor, log_n: Tensor, y: Tensor) -> Tensor:
-    """The loss as the textbook has it: with lgamma and digamma, in the precision that came in."""
+    """Return the loss by the textbook's formula, with lgamma and digamma, in the precision of the inputs."""
     alpha = prior + log_n.exp().unsqueeze(-1) * chi
     total = alpha.sum(-1)
     expected = torch.digamma(alpha.gather(-1, y.unsqueeze(-1)).squeeze(-1)) - torch.digamma(total)
@@ -28,7 +28,7 @@ def plain(prior: Tensor, chi: Tensor, log_n: Tensor, y: Tensor) -> Tensor:
 
 
 def measure(batch: int, classes: int, repeats: int = 60) -> tuple[float, float]:
-    """Return the median seconds of the plain and of the exact loss, measured in turns."""
+    """Return the median seconds of the textbook's and of our loss, measured in turns."""
     torch.manual_seed(0)
     family = families.get("categorical", n_classes=classes)
     prior = family.prior()

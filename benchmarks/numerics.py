@@ -1,4 +1,4 @@
-"""How right the families are: the largest error against mpmath over all that a network can produce.
+"""How accurate the families are: the largest error against mpmath over everything that a network can produce.
 
     python benchmarks/numerics.py [FAMILY ...]
 

@@ -1,11 +1,11 @@
-"""How fast the server answers single rows on loopback, and whether every answer is that of the model in process.
+"""How fast the server answers single rows over loopback, and whether every answer equals the model's in process.
 
     python benchmarks/serve.py [--requests 100000] [--seconds 60] [--columns mixed]
 
-At 1, 16 and 64 clients, each on a connection of its own that waits for its answer before it asks again. A run ends
-after so many requests in all, or so many seconds for each number of clients, whichever comes first. The clients share
-the machine with the server. Goals on 2 cores: at least 1,000 requests a second, p99 of at most 50 ms at 16 clients, no
-wrong answer in 100,000.
+There are 1, 16 and 64 clients, each with its own connection, on which it waits for an answer before it asks again. The
+run ends after the given number of requests in all, or after the given seconds for each number of clients, whichever
+comes first. The clients share the machine with the server. Goals on 2 cores: at least 1,000 requests a second, p99 of
+at most 50 ms at 16 clients, no wrong answer in 100,000.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def problem(kind: str, n: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def expected(model: NatPNRegressor, rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """What the model says in process, a row at a time, and how long that takes."""
+    """Return the model's answers in process, one row at a time, and print how long that takes."""
     model.predict_frame(rows.iloc[[0]])
     start = time.perf_counter()
     frames = [model.predict_frame(rows.iloc[[i]]) for i in range(len(rows))]

@@ -1,8 +1,8 @@
-"""How fast: fits and predictions in units of one 2048 × 2048 float32 matmul of the same run, on one thread.
+"""The time of fits and predictions on one thread, in units of one 2048 × 2048 float32 matmul in the same run.
 
     NATPN_DATA=... python benchmarks/speed.py [fit] [ensemble] [predict] [growth] [row] [stream] [cpu]
 
-Without names, all of them run. Ratios are of medians within one run; run it beside nothing else.
+Without names, all parts run. Ratios are of medians within one run; run nothing else at the same time.
 """
 
 import resource
@@ -37,7 +37,7 @@ def unit() -> float:
 
 
 def fits() -> None:
-    """A default fit on Sensorless Drive; the published code takes 695 units."""
+    """Time a default fit on Sensorless Drive; the published code takes 695 units."""
     before = unit()
     result = run("sensorless", 0, "staged")
     seconds = float(str(result["seconds"]))
@@ -47,7 +47,7 @@ def fits() -> None:
 
 
 def ensembles() -> None:
-    """Five members at once against one, on Bike-Normal."""
+    """Time five members at once against one, on Bike-Normal."""
     task = load("bike-normal", 0)
     units = Standardised(task)
     data = [(units.x(X), units.y(y)) for X, y in (task.train, task.validation)]
@@ -63,7 +63,7 @@ def ensembles() -> None:
 
 @torch.no_grad()
 def cost(network: NaturalPosteriorNetwork, x: torch.Tensor, repeats: int) -> tuple[float, float]:
-    """Median seconds of the bare encoder and of posterior, mean and evidence."""
+    """Return the median seconds of the bare encoder, and of posterior, mean and evidence."""
     network.eval()
 
     def predict() -> None:
@@ -74,7 +74,7 @@ def cost(network: NaturalPosteriorNetwork, x: torch.Tensor, repeats: int) -> tup
 
 
 def predictions() -> None:
-    """The whole prediction against the bare encoder: tabular at batch 4096, and the CIFAR-size encoder."""
+    """Time the whole prediction against the bare encoder: for tables at batch 4096, and for images of CIFAR's size."""
     classes = families.get("categorical", n_classes=10)
     tabular = default_network(48, classes, n_rows=35_000)
     tabular.encoder.fit_knots(torch.randn(1000, 48))  # type: ignore[operator, union-attr]
@@ -88,7 +88,7 @@ def predictions() -> None:
 
 
 def growth() -> None:
-    """Time of a prediction and peak memory as rows, features, classes and the latent size grow."""
+    """Measure time and peak memory of a prediction as rows, features, classes and the latent size grow."""
 
     def line(what: str, value: int, features: int, classes: int, latent: int, rows: int) -> None:
         network = default_network(features, families.get("categorical", n_classes=classes), 35_000, latent).eval()
@@ -111,20 +111,20 @@ def growth() -> None:
 
 
 def estimator(columns: int = 20, rows: int = 2000) -> NatPNRegressor:
-    """A default regressor with as many mixture components as 2,000 rows give; how well it predicts is not at stake."""
+    """Return a default regressor with the mixture components of 2,000 rows; its accuracy does not matter."""
     X = np.random.default_rng(0).normal(size=(rows, columns))
     return NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0] + np.sin(3 * X[:, 1]))
 
 
 def single_row() -> None:
-    """One row of a numpy array through an estimator."""
+    """Time the prediction of one row of a numpy array."""
     model, X = estimator(), np.zeros((1, 20))
     print(f"predict, 1 row × 20: {1e3 * median(lambda: model.predict(X), 500):.2f} ms (goal ≤ 1)")
     print(f"predict_dist, 1 row × 20: {1e3 * median(lambda: model.predict_dist(X), 500):.2f} ms")
 
 
 def stream() -> None:
-    """A million rows through an estimator: time, and memory above the input."""
+    """Measure time, and memory beyond the input, of the prediction of a million rows."""
     model = estimator()
     X = np.random.default_rng(1).normal(size=(10**6, 20))
     model.predict(X[:5000])
@@ -136,7 +136,7 @@ def stream() -> None:
 
 
 def mixed(rows: int) -> tuple[pd.DataFrame, np.ndarray]:
-    """A table of nine columns: numbers, some of them missing, categories, a date and a truth value."""
+    """Return a table of nine columns: numbers, some of them missing, categories, a date and a truth value."""
     draw = np.random.default_rng(0)
     table = pd.DataFrame({f"x{i}": draw.normal(size=rows) for i in range(4)})
     table.loc[draw.random(rows) < 0.1, "x3"] = np.nan
@@ -148,7 +148,7 @@ def mixed(rows: int) -> tuple[pd.DataFrame, np.ndarray]:
 
 
 def cpu() -> None:
-    """CPU seconds of default fits, and CPU milliseconds of one row of a data frame, best of many."""
+    """Measure CPU seconds of default fits, and CPU milliseconds of one row of a data frame, the best of many."""
 
     def least(task: Callable[[], object], repeats: int) -> float:
         times = []

@@ -1,9 +1,9 @@
-"""NatPN beside what one would pick instead, on real tables with categories, missing values, dates and counts.
+"""NatPN beside gradient boosting and forests, on real tables with categories, missing values, dates and counts.
 
     NATPN_DATA=... python benchmarks/tabular.py [--seeds 1] [--rows 3000] [--tables NAME ...] [--models NAME ...]
                                                 [--results FILE]
 
-Every model gets the same rows (see `arena.py`) with its defaults, one thread, and what is written beside it below.
+Every model gets the same rows (see `arena.py`), one thread, and its defaults, except as its function below states.
 Scores of ordinary test rows:
 
 - numbers: RMSE and CRPS in standard deviations of the target, −log p of standardised targets, and the share of rows in
@@ -11,8 +11,8 @@ Scores of ordinary test rows:
 - classes: log loss and the share of errors;
 - CPU seconds of the fit.
 
-A result is appended to FILE as one JSON line per run, and a run that is there is not repeated; `--seeds 0` prints what
-is there. The last table says which goals are reached. Other packages: pip install '.[benchmarks]'.
+Each run is appended to FILE as one JSON line, and runs that are in FILE are not repeated; `--seeds 0` prints the runs
+in FILE. The last table says which goals are reached. The other models need pip install '.[benchmarks]'.
 """
 
 import argparse
@@ -43,7 +43,7 @@ Run = dict[str, Any]
 COVERAGE = 0.9
 LEVELS = (np.arange(100) + 0.5) / 100
 ENDS = (0.05, 0.25, 0.5, 0.75, 0.95)
-HELD_OUT = 6  # every so many-th row stops CatBoost
+HELD_OUT = 6  # every sixth row is held out for CatBoost's early stopping
 RIVALS = ("catboost", "hist-gradient-boosting")
 
 
@@ -69,7 +69,7 @@ Predictor = Callable[[Any], Answer]
 
 
 class Columns:
-    """Tables as matrices: dates as days, everything else that is no number as codes, NaN if never seen."""
+    """Turns tables into matrices: dates into days, other columns that are no numbers into codes, NaN if never seen."""
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self.coded = [c for c in frame if not _is_number(frame[c]) and not _is_date(frame[c])]
@@ -125,7 +125,7 @@ def poisson(rate: Floats) -> Numbers:
 
 
 def natpn(table: Table, seed: int, size: int | str = "auto", family: str = "auto") -> Predictor:
-    """The defaults."""
+    """Fit the estimators with their defaults."""
     make: Any = partial(NatPNRegressor, family) if table.is_numeric else NatPNClassifier
     model = make(ensemble_size=size, random_state=seed).fit(table.train.X, table.train.y)
     if not table.is_numeric:
@@ -141,12 +141,12 @@ def natpn(table: Table, seed: int, size: int | str = "auto", family: str = "auto
 
 
 def five(table: Table, seed: int) -> Predictor:
-    """Five networks."""
+    """Fit five networks."""
     return natpn(table, seed, 5)
 
 
 def as_normal(table: Table, seed: int) -> Predictor:
-    """Numbers as Normal, whatever they look like."""
+    """Fit numbers by the Normal family, whatever their distribution."""
     return natpn(table, seed, family="normal")
 
 
@@ -342,7 +342,7 @@ def against(results: list[Run], score: str, ours: str, counts: bool | None = Non
 
 
 def goals(results: list[Run]) -> None:
-    """Print each goal with what was seen, for one network and for five."""
+    """Print each goal with what was measured, for the default and for five networks."""
     print("\n| goal | natpn | natpn-5 |\n|---|---|---|")
 
     def line(goal: str, seen: Callable[[str], str]) -> None:
@@ -376,7 +376,7 @@ def goals(results: list[Run]) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and print the tables."""
+    """Make the missing runs, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rows", type=int, default=3000)

@@ -1,4 +1,4 @@
-"""A report on a model of digits 0 to 7, with 8 and 9 as rows from elsewhere.
+"""Write a report on a model of the digits 0 to 7, with 8 and 9 as out-of-distribution rows.
 
 python examples/report.py [FILE]        needs pandas and the report: pip install -e '.[report]' pandas
 

@@ -1,4 +1,4 @@
-"""Toy data as in the paper's first figure: the noise, what is not known, and what a Gaussian process says of it.
+"""Draw toy data as in the paper's first figure: noise, lack of knowledge, and a Gaussian process beside them.
 
 python examples/toy.py [FILE]        needs matplotlib: pip install -e '.[figures]'
 """
@@ -29,7 +29,7 @@ def train(x: torch.Tensor, y: torch.Tensor, family: families.Family) -> NaturalP
 
 
 def regression() -> tuple[torch.Tensor, torch.Tensor]:
-    """A cubic with noise that grows to the right, and a gap in the middle."""
+    """Return a cubic with noise that grows to the right, and a gap in the middle."""
     x = np.random.default_rng(0).uniform(-4, 4, 3000)
     x = x[np.abs(x - 0.5) > 1]
     noise = np.random.default_rng(1).normal(size=len(x)) * (1 + (x + 4) ** 2 / 4)
@@ -37,7 +37,7 @@ def regression() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def classes() -> tuple[torch.Tensor, torch.Tensor]:
-    """Three round classes of 900, two of them touching."""
+    """Return three round classes of 900 rows, two of them touching."""
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 2.0], [-1.5, -0.8], [0.6, -0.8]])
     x = np.concatenate([rng.normal(c, 0.6, (900, 2)) for c in centres])
@@ -46,7 +46,7 @@ def classes() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def gaussian_process(x: torch.Tensor, y: torch.Tensor, grid: torch.Tensor) -> list[np.ndarray]:
-    """Return quantiles of 5, 50 and 95 % by scikit-learn's, of 600 rows; its noise is the same everywhere."""
+    """Return the 5, 50 and 95 % quantiles of a Gaussian process of 600 rows, whose noise is the same everywhere."""
     kernel = ConstantKernel() * RBF() + WhiteKernel()
     model = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0).fit(x[:600], y[:600])
     mean, deviation = model.predict(grid, return_std=True)

@@ -82,13 +82,13 @@ def test_no_evidence_at_all():
     assert all(bool((g == 0).all()) for g in gradients)
 
 
-def test_light_prior_is_carried():
-    """10⁶ of weight 1 against 0 of weight 10⁻¹⁶: the shift of 10⁻¹⁰ is lost in float64, but not in the carry."""
-    family = families.get("normal")
-    pooled = family.evidence(double(0.0, 1.0), -40.0) + family.evidence(double(1e6, 1e-6), 0.0)
-    shift = 1e6 * mp.exp(-40) / (1 + mp.exp(-40))
-    exact = mp.mpf(1e6) - shift
-    assert abs(mp.mpf(pooled.chi[0].item()) + mp.mpf(pooled.exact[1][0].item()) - exact) < 1e-24
+def test_what_is_nearly_certain_keeps_the_digits_of_its_opposite():
+    """A probability of 1 beside a light prior is 1 − 10⁻¹⁸, which is 1 in float64; its complement is not 0."""
+    family = families.get("bernoulli")
+    pooled = family.prior(0.5, 1.0, dtype=torch.float64) + family.evidence(double(1.0), 40.0)
+    assert pooled.chi.tolist() == [1.0]
+    failure = family.posterior(pooled + family.evidence(double(1.0), 0.0)).failure.item()
+    assert_close(failure, float(0.5 / (2 + mp.exp(40))), rtol=1e-14, atol=0)
 
 
 def test_gradients_flow_to_every_summand():

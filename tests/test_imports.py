@@ -32,7 +32,7 @@ ROW = {
     for number, names in enumerate(rows)
     for name in names
 }
-WAY_IN = ("natpn.cli.reproduce", "natpn_paper.reproduce")
+WAY_IN = ("natpn.cli.commands", "natpn_paper.reproduce")
 
 
 def module_of(package: str, path: Path) -> str:

@@ -22,9 +22,9 @@ from natpn.estimators.numbers import automatic
 from natpn.export import export_onnx
 from natpn.export.graph_module import Answers
 from natpn.families import FAMILIES
+from natpn.families.description import Graph
 from natpn.families.gamma import GammaPosterior
-from natpn.families.graph import Graph
-from natpn.families.kinds import PositiveMeanFamily
+from natpn.families.shared import PositiveMeanFamily
 
 ABOVE_ONE = Support("a number above 1", lambda y: (y > 1) & y.isfinite())
 

@@ -17,7 +17,7 @@ from natpn import NatPNRegressor
 from natpn.export import export_onnx
 from natpn.serve import create_app
 from natpn.tabular import KINDS, Column, TableTransform
-from natpn.tabular.objects import map_distinct
+from natpn.tabular.cells import map_distinct
 from natpn.tabular.texts import is_mark, shown
 from natpn.tabular.written import PLAIN
 from serve.serving import client_of
@@ -54,23 +54,18 @@ class ClockColumn(Column):
         return ("time64", "us")
 
     @classmethod
-    def fit(cls, name, cells, weights):
-        return cls(name, weights.n_rows, weights.share(np.isnan(weights.rows(hours(cells, name)))))
+    def fit(cls, name, cells):
+        return cls(name, len(cells.values), np.isnan(hours(cells, name)).mean())
 
     def encode(self, cells, numbers, flags):
         angle = 2 * np.pi * hours(cells, self.name) / 24
         missing = np.isnan(angle)
         numbers[...] = np.nan_to_num(np.sqrt(2) * np.stack([np.sin(angle), np.cos(angle)], axis=1))
-        if self.missing_flag is not None:
-            flags[:, 0] = np.where(missing, self.missing_flag[1], self.missing_flag[0])
+        self.flag_missing(missing, flags)
         return self.new_events(missing)
 
     def oddness(self, cells):
-        return np.where(np.isnan(hours(cells, self.name)), self.missing_oddness, 0.0)
-
-    @classmethod
-    def _read(cls, read):
-        return {}
+        return self.score_events(np.zeros(len(cells.values)), np.isnan(hours(cells, self.name)))
 
 
 def hours(cells, name):
@@ -80,7 +75,7 @@ def hours(cells, name):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr("natpn.tabular.kinds.KINDS", {"clock": ClockColumn} | KINDS)
+    monkeypatch.setattr("natpn.tabular.column_kinds.KINDS", {"clock": ClockColumn} | KINDS)
 
 
 def trips(n=200):

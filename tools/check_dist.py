@@ -1,10 +1,10 @@
-"""Build both packages, install them where nothing else is, and run them: the demo, a server, a run of the paper.
+"""Build both packages, install them into an empty environment, and run them: the demo, a server, a run of the paper.
 
     python tools/check_dist.py
 
-Of each package two wheels are built, one from the tree and one from the source distribution; they must hold the files
-of the package and no others. The first of natpn is installed with the versions of constraints.txt into a new
-environment, and must work without natpn-paper, which is then installed beside it.
+Two wheels are built of each package, one from the tree and one from the source distribution; they must hold the files
+of the package and no others. The wheel of natpn is installed with the versions of constraints.txt into a new
+environment and must work without natpn-paper, which is then installed beside it.
 """
 
 import os
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROJECTS = {"natpn": ROOT, "natpn_paper": ROOT / "paper"}
 BIN = "Scripts" if os.name == "nt" else "bin"
-# Nothing of the tree may be seen: not on the path, and not in the working directory.
+# Nothing of the tree may be importable: neither by the path nor from the working directory.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def build(place: Path, python: Path, package: str) -> Path:
-    """Return the wheel of a package, which is as it should be."""
+    """Return the wheel of a package, after checking its content."""
     tree, source = place / package / "tree", place / package / "source"
     run(place, python, "-m", "build", "--wheel", "--outdir", tree, PROJECTS[package])
     run(place, python, "-m", "build", "--outdir", source, PROJECTS[package])  # the wheel is made from the sdist
@@ -68,7 +68,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def compare(package: str, tree: dict[str, bytes], source: dict[str, bytes]) -> None:
-    """End if two wheels of a package differ, lack files of it, or hold others."""
+    """Exit if two wheels of a package differ, lack files of the package, or hold others."""
     differ = sorted(name for name in tree.keys() | source.keys() if tree.get(name) != source.get(name))
     if differ:
         sys.exit(f"check_dist: the wheels of {package} from the tree and from the sdist differ in {', '.join(differ)}")
@@ -83,7 +83,7 @@ def compare(package: str, tree: dict[str, bytes], source: dict[str, bytes]) -> N
 
 
 def ask_server(natpn: Path, place: Path) -> None:
-    """Start a server for the model of the demo and ask it for its health and its page."""
+    """Start a server for the demo's model and ask for its health and its page."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = subprocess.Popen([natpn, "serve", "demo/model", "--port", str(port)], cwd=place, env=ENVIRONMENT)
@@ -113,7 +113,7 @@ def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
 
 
 def run(place: Path, *command: object, code: int = 0) -> str:
-    """Run a command in the new place and return what it says; end if its exit code is another."""
+    """Run a command in the new place and return its output; exit if its exit code is another."""
     done = subprocess.run([str(word) for word in command], cwd=place, env=ENVIRONMENT, capture_output=True, text=True)
     if done.returncode != code:
         sys.exit(f"check_dist: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")

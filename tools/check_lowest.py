@@ -1,10 +1,10 @@
 """Run the tests with the lowest version of every package that both pyproject.toml allow.
 
     python tools/check_lowest.py                        # the fast tests; they take as long as `make test`
-    python tools/check_lowest.py tests/cli tests/serve  # some of them; what is given goes to pytest
+    python tools/check_lowest.py tests/cli tests/serve  # some tests; the arguments go to pytest
 
-The environment is build/lowest. Torch is the exception: it is the version of constraints.txt, not the lowest, because
-other versions bring gigabytes of CUDA with them on Linux. So the declared bound of torch is not checked.
+The environment is build/lowest. Torch is an exception: it has the version of constraints.txt, not the lowest, because
+other versions bring gigabytes of CUDA on Linux. So the declared bound of torch is not checked.
 """
 
 import os
@@ -30,14 +30,14 @@ def main() -> int:
     print(lowest.read_text(), flush=True)
     run(python, "-m", "pip", "install", "--quiet", "-c", lowest, "-e", f".[{','.join(EXTRAS)}]", "-e", "./paper")
     tests = sys.argv[1:] or ["tests"]
-    # Old packages call what newer ones below them have deprecated, which is not ours to mend.
+    # Old packages call functions that newer versions of their dependencies deprecate; we cannot fix that.
     options = ["-q", "-n", "auto", "-m", "not slow", "-W", "ignore::DeprecationWarning"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     return subprocess.call([python, "-m", "pytest", *options, *tests], cwd=ROOT, env=environment)
 
 
 def resolve(python: Path, lowest: Path) -> None:
-    """Write the lowest versions of what is declared, and of what these need the newest that fits."""
+    """Write the lowest versions of declared dependencies, and the newest that fit of what these need."""
     project = tomllib.loads((ROOT / "paper" / "pyproject.toml").read_text())["project"]
     paper = PLACE / "paper.in"
     paper.write_text("\n".join(wanted for wanted in project["dependencies"] if not wanted.startswith("natpn")))
@@ -55,7 +55,7 @@ def resolve(python: Path, lowest: Path) -> None:
 
 
 def run(*command: object) -> None:
-    """Run a command in the repository; end if it fails."""
+    """Run a command in the repository; exit if it fails."""
     done = subprocess.run([str(word) for word in command], cwd=ROOT)
     if done.returncode:
         sys.exit(done.returncode)

@@ -1,8 +1,8 @@
-"""How many of our files, and how deep in calls, the usual ways through the library go.
+"""How many files of the library each usual call passes through, and how deeply its calls are nested.
 
     python tools/trace.py
 
-A file counts if a function of it is called; imports do not count.
+A file counts if one of its functions is called; imports do not count.
 """
 
 import sys
@@ -25,7 +25,7 @@ OURS = str(Path(natpn.__file__).parent)
 
 
 class Tracer:
-    """Sees every call of a function of ours, in all threads that start after it."""
+    """Sees every call of a function of the library, in all threads that start after it."""
 
     def __init__(self) -> None:
         self.clear()
@@ -50,16 +50,16 @@ class Tracer:
         self.deepest = max(self.deepest, depth)
 
     def tell(self, name: str) -> None:
-        """Print what was seen, and start again."""
+        """Print the counts, and start again."""
         print(f"{name:24}{len(self.files):4} files,{self.deepest:3} calls deep")
         self.clear()
 
 
 def trace() -> None:
-    """Print a line for each way."""
-    lot = np.random.default_rng(0)
-    frame = pd.DataFrame({"area": lot.uniform(30, 150, 120), "district": lot.choice(["hills", "harbour"], 120)})
-    rent = 200 + 9 * frame["area"] + lot.normal(size=120)
+    """Print a line for each call."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"area": rng.uniform(30, 150, 120), "district": rng.choice(["hills", "harbour"], 120)})
+    rent = 200 + 9 * frame["area"] + rng.normal(size=120)
     tracer = Tracer()
     model = natpn.NatPNRegressor(max_epochs=2, random_state=0).fit(frame, rent)
     tracer.tell("fit(frame, y)")

@@ -4,8 +4,7 @@ Everything a network, a prior or a data point says about a target is `n` pseudo-
 statistics `χ`. Adding two of them pools the observations: n = n₁ + n₂ and χ = (n₁χ₁ + n₂χ₂)/n. So the Bayesian update
 is `prior + evidence`, and an ensemble is `prior + e₁ + … + e_M`.
 
-Numerically, n lives in log space, sums are formed and kept in float64, and where even those digits are too few (a prior
-that weighs 10⁻¹⁶ against a mean of 10⁶) what rounding takes from χ is carried along.
+Numerically, n lives in log space, and sums are formed and kept in float64.
 """
 
 from __future__ import annotations
@@ -18,8 +17,11 @@ from torch import Tensor
 
 from natpn.special import widen
 
-Pool = Callable[[Tensor, Tensor | None, Tensor, Tensor, Tensor | None, Tensor], tuple[Tensor, Tensor | None]]
-"""(χ, carry and share of the one, χ, carry and share of the other) → χ and carry of both together, all in float64."""
+Pool = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""(χ and share of the one, χ and share of the other) → χ of both together, in float64.
+
+It may return more columns than χ has, for its own use in the next sum; only the first ones are shown.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +31,8 @@ class Evidence:
     Attributes:
         chi: Mean sufficient statistics, shape (..., S).
         log_n: Natural logarithm of the number of pseudo-observations, shape (...) or a number; −inf is no evidence.
-        pool: Pools χ of several. If None, the pool of the evidence that it is added to is used, or the weighted mean
-            if that has none either.
-        exact: χ, what rounding took from it (or None), and log n, in float64, where these were calculated.
+        pool: Pools χ of several. None inherits the other operand's rule, or the weighted mean if that has none either.
+        exact: χ and log n in float64, if they are known to more digits than `chi` and `log_n` have.
 
     Examples:
         >>> a = Evidence(torch.tensor([0.0]), 0.0)
@@ -43,14 +44,14 @@ class Evidence:
     chi: Tensor
     log_n: Tensor
     pool: Pool | None = None
-    exact: tuple[Tensor, Tensor | None, Tensor] | None = None
+    exact: tuple[Tensor, Tensor] | None = None
 
     def __init__(
         self,
         chi: Tensor,
         log_n: Tensor | float,
         pool: Pool | None = None,
-        exact: tuple[Tensor, Tensor | None, Tensor] | None = None,
+        exact: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         if not isinstance(chi, Tensor) or not chi.is_floating_point() or chi.dim() == 0:
             raise ValueError(f"chi: expected a floating-point tensor of shape (..., S), got {_describe(chi)}")
@@ -68,9 +69,9 @@ class Evidence:
         """The shape of `log_n`."""
         return self.log_n.shape
 
-    def wide(self) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Return χ, what is still to be added to it if anything, and log n, in float64."""
-        return self.exact or (widen(self.chi), None, widen(self.log_n))
+    def wide(self) -> tuple[Tensor, Tensor]:
+        """Return χ, with any columns that its pool added, and log n, in float64."""
+        return self.exact or (widen(self.chi), widen(self.log_n))
 
     def __add__(self, other: Evidence) -> Evidence:
         if not isinstance(other, Evidence):
@@ -88,7 +89,7 @@ class Evidence:
         _broadcast(self.batch_shape, other.batch_shape, "the first evidence", "the second")
         pool = self.pool or other.pool or weighted_mean
         dtype = torch.promote_types(self.chi.dtype, other.chi.dtype)
-        return rounded(_pooled(self.wide(), other.wide(), pool), pool, dtype)
+        return rounded(_pooled(self.wide(), other.wide(), pool), self.chi.shape[-1], pool, dtype)
 
     def __radd__(self, other: object) -> Evidence:
         """Let the built-in `sum` start from 0."""
@@ -102,70 +103,42 @@ class Evidence:
                 f"dim: expected a non-empty dimension of the batch shape {tuple(self.batch_shape)}, got {dim}"
             )
         pool = self.pool or weighted_mean
-        chi, carry, log_n = self.wide()
-        parts = [t.movedim(dim % dims, 0) for t in (chi, torch.zeros_like(chi) if carry is None else carry, log_n)]
-        while len(parts[0]) > 1:  # the first half with the second, and again
-            half = len(parts[0]) // 2
-            first, second, rest = ([t[a:b] for t in parts] for a, b in ((0, half), (half, 2 * half), (2 * half, None)))
-            chi, carry, log_n = _pooled((first[0], first[1], first[2]), (second[0], second[1], second[2]), pool)
-            pooled = (chi, torch.zeros_like(chi) if carry is None else carry, log_n)
-            parts = [torch.cat(pair) for pair in zip(pooled, rest, strict=True)]
-        return rounded((parts[0][0], parts[1][0], parts[2][0]), pool, self.chi.dtype)
+        chi, log_n = (t.movedim(dim % dims, 0) for t in self.wide())
+        while len(log_n) > 1:  # the first half with the second, and again; the odd one out with nothing
+            half, odd = divmod(len(log_n), 2)
+            nothing = log_n.new_full((odd, *log_n.shape[1:]), -torch.inf)
+            first = torch.cat([chi[:half], chi[2 * half :]]), torch.cat([log_n[:half], log_n[2 * half :]])
+            second = chi[half : 2 * half + odd], torch.cat([log_n[half : 2 * half], nothing])
+            chi, log_n = _pooled(first, second, pool)
+        return rounded((chi[0], log_n[0]), self.chi.shape[-1], pool, self.chi.dtype)
 
 
-def rounded(exact: tuple[Tensor, Tensor | None, Tensor], pool: Pool | None, dtype: torch.dtype) -> Evidence:
-    """Return evidence that shows χ and log n in the given precision, and keeps them in float64."""
-    chi, carry, log_n = exact
-    return Evidence(chi.to(dtype), log_n.to(dtype), pool, (chi, carry, log_n))
+def rounded(exact: tuple[Tensor, Tensor], size: int, pool: Pool | None, dtype: torch.dtype) -> Evidence:
+    """Return evidence that shows the first `size` columns of χ, and log n, in the given precision, and keeps all."""
+    chi, log_n = exact
+    return Evidence(chi[..., :size].to(dtype), log_n.to(dtype), pool, exact)
 
 
-def weighted_mean(
-    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
-) -> tuple[Tensor, Tensor | None]:
+def weighted_mean(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) -> Tensor:
     """Pool by the weighted mean: for statistics of which only the ratio to their error matters."""
-    return torch.addcmul(a_share * plus(a, a_carry), b_share, plus(b, b_carry)), None
+    return torch.addcmul(a_share * a, b_share, b)
 
 
-def anchored_mean(
-    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Pool by the weighted mean, measured from the heavier of the two: a light one shifts it, and the shift is kept."""
+def anchored_mean(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) -> Tensor:
+    """Pool by the weighted mean, measured from the heavier of the two, whose digits a light one leaves alone."""
     heavier = a_share >= b_share
-    anchor, apart, lighter = torch.where(heavier, a, b), b - a, torch.where(heavier, b_share, -a_share)
-    if a_carry is None and b_carry is None:
-        shift = lighter * apart
-    else:
-        a_carry, b_carry = (torch.zeros_like(a) if carry is None else carry for carry in (a_carry, b_carry))
-        shift = torch.where(heavier, a_carry, b_carry) + lighter * (apart + (b_carry - a_carry))
-    total = anchor + shift
-    with torch.no_grad():  # the error of that sum (Knuth); its derivative is zero
-        back = total - anchor
-        rest = (anchor - (total - back)) + (shift - back)
-    return total, rest
+    return torch.where(heavier, a, b) + torch.where(heavier, b_share, -a_share) * (b - a)
 
 
-def plus(x: Tensor, carry: Tensor | None) -> Tensor:
-    """Return x with what is still to be added to it."""
-    return x if carry is None else x + carry
-
-
-def minus(y: Tensor, x: Tensor, carry: Tensor | None) -> Tensor:
-    """Return y − x, with what is still to be added to x taken from the difference."""
-    return y - x if carry is None else (y - x) - carry
-
-
-def _pooled(
-    first: tuple[Tensor, Tensor | None, Tensor], second: tuple[Tensor, Tensor | None, Tensor], pool: Pool
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    (a, a_carry, a_log), (b, b_carry, b_log) = first, second
+def _pooled(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], pool: Pool) -> tuple[Tensor, Tensor]:
+    (a, a_log), (b, b_log) = first, second
     lead = (a_log - b_log).nan_to_num(nan=0.0)  # −inf less −inf: neither has any evidence
     shares = [torch.sigmoid(x).unsqueeze(-1) for x in (lead, -lead)]
     log_n = torch.maximum(a_log, b_log) + torch.nn.functional.softplus(-lead.abs())
     # 0 where χ has no share in the sum: whatever it was there, infinities included, does not count
     none = log_n.isneginf().unsqueeze(-1)
     a, b = (chi.masked_fill(share.eq(0) | none, 0.0) for chi, share in zip((a, b), shares, strict=True))
-    chi, carry = pool(a, a_carry, shares[0], b, b_carry, shares[1])
-    return chi, carry, log_n
+    return pool(a, shares[0], b, shares[1]), log_n
 
 
 def _broadcast(a: torch.Size, b: torch.Size, first: str, second: str) -> torch.Size:

@@ -68,7 +68,7 @@ def put_tensors(place, content):
         ),
         (("parameters", "ensemble_size"), 5, "damaged.*n_networks is 5, but the tensors are of 1 members"),
         (("family", "parameters", "n_classes"), 10**8, "damaged.*2 labels for Categorical"),
-        (("classes", "dtype"), "<U500000000", "damaged.*the type of classes: expected texts, numbers or truth values"),
+        (("classes", "dtype"), "<U500000000", "damaged.*the type of classes: expected texts, numbers or booleans"),
         (("classes", "dtype"), "V1000000000", "damaged.*the type of classes"),
         (("n_rows",), 10**30, "damaged.*n_rows: expected a whole number"),
         (("parameters", "density"), "maf", "cannot be read.*its tensors are not those of the network"),

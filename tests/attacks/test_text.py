@@ -8,17 +8,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import natpn
 from cli.conftest import refused, run, write
-from natpn.cli.bad_cells import BadCells
-from natpn.cli.fit import typed
-from natpn.cli.models import Saved, prepared
-from natpn.cli.problems import Problem
-from natpn.cli.reading import opened, read
+from natpn.cli.cell_texts import convert
+from natpn.cli.fit import read_training
+from natpn.cli.model_files import SavedModel, prepare
+from natpn.cli.printing import Problem
+from natpn.cli.reading import Reading, opened
 from natpn.serve import create_app
 from natpn.serve.errors import RequestError
 from natpn.serve.request_rows import TableReader
@@ -50,9 +51,9 @@ def file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def saved(file):
     """What the command line makes of the file, without a network."""
-    source, table = read(file)
-    transform = TableTransform().fit(typed(source, table, "rent", (), (), BadCells()))
-    return Saved("model", SimpleNamespace(inputs_=SimpleNamespace(table=transform)), "rent")
+    _, X, _ = read_training(file, Reading(), "rent")
+    transform = TableTransform().fit(X)
+    return SavedModel("model", SimpleNamespace(inputs_=SimpleNamespace(table=transform)), "rent")
 
 
 def by_command_line(saved, row, place):
@@ -60,27 +61,27 @@ def by_command_line(saved, row, place):
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([COLUMNS, row])
     with opened(str(path)) as source:
-        batch = next(iter(source.batches(COLUMNS)))
-        table = prepared(saved, COLUMNS, batch, source, 0, BadCells())
-    return saved.model.inputs_.table.transform(table)
+        first, batch = next(iter(source.batches(COLUMNS)))
+        table = prepare(saved, COLUMNS, batch, source, first)
+    return saved.table.transform(table)
 
 
 def by_json(saved, row):
     body = json.dumps(dict(zip(COLUMNS, row, strict=True))).encode()
-    rows, _ = TableReader(saved.columns, 10).json(body)
-    return saved.model.inputs_.table.transform(np.array(rows, dtype=object))
+    rows, _ = TableReader(saved.table.columns, 10).json(body)
+    return saved.table.transform(np.array(rows, dtype=object))
 
 
 def by_csv_request(saved, row):
     text = io.StringIO(newline="")
     csv.writer(text).writerows([COLUMNS, row])
-    rows = TableReader(saved.columns, 10).csv(text.getvalue().encode())
-    return saved.model.inputs_.table.transform(np.array(rows, dtype=object))
+    rows = TableReader(saved.table.columns, 10).csv(text.getvalue().encode())
+    return saved.table.transform(np.array(rows, dtype=object))
 
 
 def by_frame(saved, row):
     frame = pd.DataFrame([row], columns=COLUMNS, dtype=object)
-    return saved.model.inputs_.table.transform(frame)
+    return saved.table.transform(frame)
 
 
 def found(call, *arguments):
@@ -91,8 +92,8 @@ def found(call, *arguments):
 
 
 def test_training_reads_marks_by_the_kind_of_column(saved):
-    assert [column.kind for column in saved.columns] == KINDS
-    area, country, lift, built, _, _ = saved.columns
+    assert [column.kind for column in saved.table.columns] == KINDS
+    area, country, lift, built, _, _ = saved.table.columns
     assert sorted(country.levels) == ["CD", "DE", "NA"]
     assert country.missing == 0
     assert area.missing == lift.missing == built.missing == pytest.approx(0.1)
@@ -143,7 +144,7 @@ def test_known_texts_are_the_same_everywhere(text, place, saved, tmp_path):
 
 @pytest.mark.parametrize("text", NO_NUMBERS)
 def test_what_is_no_number_is_refused_and_what_is_missing_is_missing(text, saved):
-    column = saved.columns[0]
+    column = saved.table.columns[0]
     with pytest.raises(ValueError, match="is not a finite number"):
         column.read_text(text)
     assert [column.read_text(mark) for mark in MARKS] == [None] * len(MARKS)
@@ -187,17 +188,15 @@ def test_any_text_is_the_same_everywhere(text, place, saved, tmp_path):
 
 @settings(max_examples=150, deadline=None)
 @given(cells=st.lists(texts, min_size=2, max_size=6))
-def test_a_text_does_not_depend_on_its_neighbours(cells, saved):
+def test_a_text_does_not_depend_on_its_neighbours(cells, saved, file):
     """The quick way for whole columns of plain numbers gives what the slow one does."""
-    import pyarrow as pa
-
-    from natpn.cli.columns import convert
-
-    column = saved.columns[0]
+    column = saved.table.columns[0]
     alone = [found(lambda t=t: pa.array([column.read_text(t)], pa.float64())) for t in cells]
-    together = found(lambda: convert(pa.array(cells), column, "area", "file", str, BadCells()))
+    with opened(file) as source:
+        together = found(lambda: convert(pa.array(cells), column, "area", source))
     assert together == ("error" if "error" in alone else [value for one in alone for value in one])
-    missing = convert(pa.array(cells), column, "area", "file", str, BadCells("missing")).to_pylist()
+    with opened(file, Reading(bad_are_missing=True)) as source:
+        missing = convert(pa.array(cells), column, "area", source).to_pylist()
     assert missing == [None if one == "error" else one[0] for one in alone]
 
 

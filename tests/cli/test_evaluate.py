@@ -187,3 +187,15 @@ def test_targets_that_are_missing(model, new, tmp_path):
     assert result.stderr.startswith("note: 4 of 8 rows have no 'rent' and are left out\n")
     assert result.stdout.startswith("4 rows\n")
     assert "did you mean 'rent'?" in refused(run("evaluate", model, new, "--target", "rentt"))
+
+
+def test_a_value_of_parquet_that_does_not_fit_has_its_file_and_row(model, new, tmp_path):
+    frame = pd.read_csv(new, parse_dates=["built"])
+    frame.loc[0, "rent"] = np.nan  # a row that is left out comes before it
+    frame.loc[2, "area"] = np.inf
+    path = tmp_path / "a.parquet"
+    frame.to_parquet(path)
+    expected = f"Error: {path}, row 3, column 'area': the value is infinity"
+    assert expected in run("evaluate", model, path).stderr
+    assert refused(run("evaluate", model, new, "--ood", path)).startswith(expected)
+    assert expected in run("report", model, path, "--out", tmp_path / "a.html").stderr

@@ -84,11 +84,10 @@ def test_a_report_without_its_module(model, new, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("command", ["serve", "export"])
 def test_a_directory_that_is_no_model(command, tmp_path, stand_in):
-    stand_in("natpn.serve", run=None)
     stand_in("natpn.export", export_onnx=None)
     (tmp_path / "other").mkdir()
     options = [tmp_path / "m.onnx"] if command == "export" else []
-    assert "not a model" in refused(run(command, tmp_path / "other", *options))
+    assert "no model there" in refused(run(command, tmp_path / "other", *options))
 
 
 def test_the_demo_tells_a_story(tmp_path, monkeypatch):

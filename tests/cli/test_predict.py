@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
-from natpn.cli import csv_files
+from natpn.cli import formats
 
 
 def frame_of(result):
@@ -72,13 +72,13 @@ def test_types_are_those_of_training_whatever_the_first_rows_look_like(model, mo
         row[1:5] = ["", "7", "1", ""]
     path = write(tmp_path / "a.csv", table)
     whole = frame_of(run("predict", model, path))
-    monkeypatch.setattr(csv_files, "ROWS", 5)
-    monkeypatch.setattr(csv_files, "BLOCK", 120)
+    monkeypatch.setattr(formats, "ROWS", 5)
+    monkeypatch.setattr(formats, "BLOCK", 120)
     np.testing.assert_allclose(frame_of(run("predict", model, path))["prediction"], whole["prediction"])
 
 
 def test_parquet_keeps_all_rows_in_large_groups(classes, tmp_path, monkeypatch):
-    monkeypatch.setattr("natpn.cli.writing.GROUP", 6000)
+    monkeypatch.setattr("natpn.cli.output_files.GROUP", 6000)
     path = write(tmp_path / "a.csv", rows(100, 0) * 100)
     assert run("predict", classes, path, "--id", "flat", "--out", tmp_path / "out.parquet").exit_code == 0
     found = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
@@ -141,9 +141,9 @@ def test_columns_that_do_not_match(model, tmp_path):
 
 
 def test_models_that_are_none(model, new, tmp_path):
-    assert "no such model" in refused(run("predict", tmp_path / "none", new))
-    assert "not a model" in refused(run("predict", tmp_path, new))
-    assert "is a file" in refused(run("predict", new, new))
+    assert "none: no model there; expected a directory with" in refused(run("predict", tmp_path / "none", new))
+    for place in (tmp_path, new):
+        assert f"{place}: no model there; expected a directory with" in refused(run("predict", place, new))
     for name in ("config.json", "model.safetensors"):
         content = (Path(model) / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])

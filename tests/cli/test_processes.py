@@ -52,12 +52,12 @@ def test_an_interrupt_while_fitting_leaves_nothing(tmp_path):
 def test_a_request_to_end_is_met_as_an_interrupt_is(tmp_path):
     code = """
 import os, signal, sys
-from natpn.cli import main, writing
+from natpn.cli import main, output_files
 def end(path):
-    with writing.replacing(path, writing.PREDICTIONS) as file:
+    with output_files.open_output(path, output_files.PREDICTIONS) as file:
         file.write(b"half")
         os.kill(os.getpid(), signal.SIGTERM)
-sys.modules["natpn.cli.predict"].load = lambda model: end("out.csv")
+sys.modules["natpn.cli.predict"].read_model = lambda model: end("out.csv")
 main()
 """
     done = subprocess.run(

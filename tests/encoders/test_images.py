@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from natpn.encoders import ImageEncoder, ResNet18Encoder
-from natpn.encoders.convolution import BatchNorm, convolution
+from natpn.encoders.base import BatchNorm, convolution
 
 
 def widths(encoder: nn.Module, kind: type[nn.Module], attribute: str) -> list[int]:

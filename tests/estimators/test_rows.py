@@ -68,6 +68,20 @@ def test_rows_of_weight_zero_do_not_count():
     assert_array_equal(weight, [1, 500])
 
 
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1, 2], r"sample_weight: expected one weight for each of 3 rows, got shape \(2,\)"),
+        ([1, -1, 1], "sample_weight: expected finite numbers of at least 0, got -1.0 in row 1"),
+        ([1, 1, np.nan], "sample_weight: expected finite numbers of at least 0, got nan in row 2"),
+        ([0, 0, 0], "sample_weight: expected a weight above zero, got zero everywhere"),
+    ],
+)
+def test_bad_weights(weight, message):
+    with pytest.raises(ValueError, match=message):
+        weighted_rows(weight, 3)
+
+
 def test_copies_are_one_row_with_the_sum_of_their_weights():
     rows = np.array([[0], [1], [0], [0], [2], [2]], np.float32)
     y = np.array([5.0, 6, 5, 5, 7, 8])  # the last two have the same input and different targets

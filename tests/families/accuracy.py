@@ -56,7 +56,7 @@ def compare(reference: Reference, chi: torch.Tensor, log_n: torch.Tensor, y: tor
     values, finite = evaluate(reference, chi, log_n, y)
     if not finite:
         raise AssertionError(f"{reference.family!r}: a gradient is not finite")
-    prior_chi, _, prior_log_n = reference.family.prior().wide()
+    prior_chi, prior_log_n = reference.family.prior().wide()
     prior = numbers(prior_chi), mp.exp(numbers(prior_log_n)[0])
     entropies: dict[object, object] = {}
     for i in range(len(log_n)):

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from natpn import families
 from natpn.densities import GaussianMixture, Surprise
 from natpn.network import default_network
-from natpn.network.bypass import PrincipalComponents
+from natpn.network.default import PrincipalComponents
 
 
 @pytest.mark.parametrize("shape", [5, (1, 8, 8)])

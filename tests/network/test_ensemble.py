@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from families.references import REFERENCES
 from natpn import encoders, families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.network.stacked import StackedNetworks, stackable
+from natpn.network.ensemble import StackedNetworks, stackable
 
 FAMILIES = [references[0].family for references in REFERENCES.values()]
 

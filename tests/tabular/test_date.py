@@ -11,7 +11,7 @@ import pytest
 
 from natpn import NatPNRegressor
 from natpn.tabular import TableTransform
-from natpn.tabular.zones import wall_seconds
+from natpn.tabular.date import wall_seconds
 from tabular.events import events
 from tabular.tables import again
 

@@ -1,4 +1,4 @@
-"""The whole transform: libraries agree, rows are independent, weights are repetitions, JSON keeps every bit."""
+"""The whole transform: libraries agree, rows are independent, JSON keeps every bit."""
 
 import json
 import math
@@ -74,55 +74,6 @@ def test_json_keeps_every_bit():
 def test_pickle_keeps_every_bit():
     table = FRAMES["pandas"]
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(REFERENCE)).transform(table), REFERENCE.transform(table))
-
-
-def test_whole_weights_are_repetitions():
-    frame = pd.DataFrame(mixed())
-    weight = np.random.default_rng(1).integers(0, 4, len(frame))
-    weighted = TableTransform().fit(frame, sample_weight=weight)
-    repeated = TableTransform().fit(frame.loc[frame.index.repeat(weight)])
-    assert weighted.n_outputs == repeated.n_outputs
-    np.testing.assert_allclose(weighted.transform(frame), repeated.transform(frame), rtol=1e-5, atol=1e-6)
-    for mine, other in zip(weighted.columns, repeated.columns, strict=True):
-        assert mine.n_rows == other.n_rows == weight.sum()
-        if mine.kind == "number":
-            assert mine.quantiles == other.quantiles
-        if mine.kind == "category":
-            assert (mine.levels, mine.n_singletons) == (other.levels, other.n_singletons)
-
-
-def test_the_scale_of_other_weights_means_nothing():
-    frame = pd.DataFrame(mixed())
-    weight = np.random.default_rng(1).random(len(frame))
-    one, other = (TableTransform().fit(frame, sample_weight=factor * weight) for factor in (1.0, 1e-6))
-    np.testing.assert_allclose(one.transform(frame), other.transform(frame), rtol=1e-5, atol=1e-6)
-    assert one.columns[0].n_rows == len(frame)
-    known = frame["age"].notna()
-    mean = np.average(frame["age"][known], weights=weight[known])
-    assert one.columns[0].summary["mean"] == pytest.approx(mean)
-    assert one.columns[0].missing == pytest.approx(weight[~known].sum() / weight.sum())
-
-
-def test_rows_of_weight_zero_are_absent():
-    frame = pd.DataFrame({"a": [1.0, 2.0, np.nan, 9.0], "b": [None, None, "x", None], "c": ["u", "v", "w", "u"]})
-    weighted = TableTransform().fit(frame, sample_weight=[1, 1, 0, 1])
-    assert weighted.columns == TableTransform().fit(frame.iloc[[0, 1, 3]]).columns
-    assert weighted.columns[1].kind == "empty"
-    assert weighted.columns[2].n_levels == 2
-
-
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [
-        ([1, 2], r"sample_weight: expected one weight for each of 3 rows, got shape \(2,\)"),
-        ([1, -1, 1], "sample_weight: expected finite numbers of at least 0, got -1.0 in row 1"),
-        ([1, 1, np.nan], "sample_weight: expected finite numbers of at least 0, got nan in row 2"),
-        ([0, 0, 0], "got zero everywhere"),
-    ],
-)
-def test_bad_weights(weight, message):
-    with pytest.raises(ValueError, match=message):
-        TableTransform().fit(np.arange(6.0).reshape(3, 2), sample_weight=weight)
 
 
 def test_surprise_adds_up_over_columns():

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natpn.tabular.kinds import kind_of_texts
+from natpn.tabular.column_kinds import kind_of_texts
 from natpn.tabular.texts import number_of_text, separator_advice, unit_of_texts
-from natpn.tabular.units import UNITS, split_unit
-from natpn.tabular.written import Written
+from natpn.tabular.written import UNITS, Written, split_unit
 
 FORMS = ["{unit}{number}", "{unit} {number}", "{number}{unit}", "{number}\u00a0{unit}", " {number} {unit} "]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natpn.tabular.kinds import kind_of_texts
+from natpn.tabular.column_kinds import kind_of_texts
 from natpn.tabular.texts import date_of_text, number_of_text
 from natpn.tabular.written import PLAIN, Written
 

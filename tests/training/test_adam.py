@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from natpn.training.adam import Adam, FlatParameters
+from natpn.training.by_hand import Adam, FlatParameters
 
 RATES = [0.1, 0.05, 0.2, 0.01, 0.1, 0.1]
 

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from natpn.training import Staged, fit
-from natpn.training.adam import FlatParameters
+from natpn.training.by_hand import FlatParameters
 from natpn.training.descent import _Run
 from natpn.training.losses import PlainLoss, StackedPlainLoss, Start
 from training.problems import network, problem

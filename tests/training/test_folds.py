@@ -9,7 +9,7 @@ from torch import nn
 from natpn import families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.training import Staged, fit, staged
-from natpn.training.agreement import share_noise
+from natpn.training.align import share_noise
 from natpn.training.data import Rows, folded
 from natpn.training.latents import Latents
 from training.problems import network, problem

@@ -1,20 +1,69 @@
-"""All commands together, and how they start and end."""
+"""All commands together: how they start, and how each ends in at most one sentence, whatever happens.
+
+Exit codes: 0 done, 2 bad input or a place that cannot be written (one line on standard error, with the cure), 130 after
+Ctrl-C, 141 when the reader of a pipe went away, 1 for a mistake of natpn's own, which `natpn --debug` shows in full.
+"""
 
 import os
 import signal
 import sys
 import warnings
 from types import FrameType
+from typing import Any
 
 import click
 
-from natpn.cli.demo import demo
-from natpn.cli.evaluate import evaluate
-from natpn.cli.fit import fit
-from natpn.cli.others import export, report, serve
-from natpn.cli.predict import predict
-from natpn.cli.problems import Group
-from natpn.cli.reproduce import reproduce
+from natpn.cli.demo import demo_command
+from natpn.cli.evaluate import evaluate_command, report_command
+from natpn.cli.fit import fit_command
+from natpn.cli.others import export_command, serve_command
+from natpn.cli.predict import predict_command
+from natpn.cli.printing import Problem, is_first_process, of_system
+
+
+class Group(click.Group):
+    """A group of commands that ends in one sentence, whatever happens."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which they are used."""
+        return list(self.commands)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command, and answer here what click would answer with a line or a code of its own."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, BrokenPipeError) as error:
+            ctx.exit(_end(error))
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command and leave with its exit code."""
+        try:
+            result = super().main(*args, **(kwargs | {"standalone_mode": False}))
+            sys.stdout.flush()
+        except BaseException as error:
+            if "--debug" in sys.argv[1:2]:
+                raise
+            sys.exit(_end(error))
+        # click returns the code of an early exit, as after --help, and the command's own value otherwise
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+class PaperCommand(click.Command):
+    """A command of natpn-paper, which is imported when it is called."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Return the context of the command itself, which click then runs.
+
+        Raises:
+            Problem: If natpn-paper is not installed; with the command that installs it.
+        """
+        try:
+            from natpn_paper.reproduce import reproduce as command
+        except ModuleNotFoundError as error:
+            if error.name != "natpn_paper":
+                raise
+            raise Problem("natpn-paper is not installed; in a clone of natpn, run: pip install ./paper") from None
+        return command.make_context(*args, **kwargs)
 
 
 @click.group(
@@ -41,7 +90,10 @@ def cli(ctx: click.Context, debug: bool) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (fit, predict, evaluate, report, serve, export, demo, reproduce):
+for _command in (
+    *(fit_command, predict_command, evaluate_command, report_command, serve_command, export_command, demo_command),
+    PaperCommand("reproduce", short_help="Measure the paper's tables and figures again."),
+):
     cli.add_command(_command)
 
 
@@ -63,3 +115,40 @@ def main() -> None:
 def _terminated(number: int, frame: FrameType | None) -> None:
     """End as after Ctrl-C, so that nothing half-written stays."""
     sys.exit(128 + number)
+
+
+def _end(error: BaseException) -> int:
+    """Print the sentence for an error and return the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return 130
+    if isinstance(error, BrokenPipeError):
+        # What is still in the buffer has no reader, and Python would complain when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    message, code = _sentence(error)
+    if is_first_process():
+        click.echo(f"Error: {' '.join(message.split())}", err=True)
+    return code
+
+
+def _sentence(error: BaseException) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code."""
+    if isinstance(error, click.UsageError) and not isinstance(error, click.FileError):
+        path = error.ctx.command_path if error.ctx else "natpn"
+        message = error.format_message()
+        return f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {path} --help", 2
+    if isinstance(error, click.ClickException):
+        return error.format_message(), 2
+    if isinstance(error, OSError):
+        return of_system(error).format_message(), 2
+    if isinstance(error, MemoryError):
+        return "There is not enough memory; use fewer rows or columns, or a larger machine.", 2
+    if isinstance(error, ValueError) or type(error).__name__ == "TrainingError":
+        return str(error) or type(error).__name__, 2
+    return (
+        f"natpn itself went wrong, with {type(error).__name__}: {error}; `natpn --debug …` shows where, please report "
+        "it.",
+        1,
+    )

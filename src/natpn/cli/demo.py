@@ -1,31 +1,34 @@
-"""`natpn demo`: the whole story on data that scikit-learn brings along."""
+"""`natpn demo`: the whole story on data that scikit-learn brings along, and the tables of the README's walk."""
 
+import csv
+import io
 import os
-from importlib import import_module
+from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import click
 
 from natpn.cli.fit import train
-from natpn.cli.flats import write_tables
-from natpn.cli.models import check_place
-from natpn.cli.printing import say
-from natpn.cli.problems import Problem
-from natpn.cli.writing import PAGE, TableWriter, check_out, column_names, replacing, write_text
+from natpn.cli.model_files import check_model_place
+from natpn.cli.output_files import PAGE, TableWriter, check_output, names_of_columns, open_output, write_text
+from natpn.cli.printing import Problem, of_system, say
 from natpn.outputs import Kind
 
 UNSEEN = 8  # and 9
 PIXELS = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-DIGITS = Kind("the digits of natpn demo", lambda file: column_names(file) == ["written", *PIXELS])
+DIGITS = Kind("the digits of natpn demo", lambda file: names_of_columns(file) == ["written", *PIXELS])
+FLAT = ("flat", "area", "district", "lift", "built", "rent")
+DISTRICTS = ("old town", "hills", "station")
 
 
-@click.command(short_help="See the whole story on digits, in a minute.")
+@click.command("demo", short_help="See the whole story on digits, in a minute.")
 @click.option("--out", default="demo", show_default=True, metavar="DIRECTORY", help="Where to write everything.")
 @click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
 @click.option(
     "--tables", metavar="DIRECTORY", help="Only write small tables to try the other commands on: flats and their rents."
 )
-def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
+def demo_command(out: str, max_epochs: int | None, tables: str | None) -> None:
     """Fit a model to handwritten digits from 0 to 7, and show that it knows that it does not know 8 and 9.
 
     Takes less than a minute, and needs no network.
@@ -41,10 +44,10 @@ def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
     place = {name: os.path.join(out, name) for name in ("model", "new.csv", "report.html")}
     if os.path.exists(out) and not os.path.isdir(out):
         raise Problem(f"{out} is a file; choose another --out.")
-    check_place(place["model"])
+    check_model_place(place["model"])
     if os.path.isdir(out):
-        check_out(place["new.csv"], DIGITS)
-        check_out(place["report.html"], PAGE)
+        check_output(place["new.csv"], DIGITS)
+        check_output(place["report.html"], PAGE)
     from natpn.report.scores import scores
 
     X, y, X_test, y_test, other, strange = _digits()
@@ -53,7 +56,7 @@ def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
     saved = train(X, y, "digit", (), {"random_state": 0, "max_epochs": max_epochs}, place["model"])
     if saved is None:
         return
-    found = scores(saved.model, X_test, y_test, other)
+    found = scores(saved.estimator, X_test, y_test, other)
     say()
     say(f"On {len(y_test)} new digits from 0 to 7 it is right in {found['accuracy']:.1f} % of cases,")
     say(f"and calls {found['novel']:.0f} % of them novel: about the 5 % of false alarms that it promises.")
@@ -63,9 +66,12 @@ def demo(out: str, max_epochs: int | None, tables: str | None) -> None:
     _write_new(place["new.csv"], X_test.slice(0, 20), y_test[:20], other.slice(0, 20), strange[:20])
     say()
     say(f"Predict:  natpn predict {place['model']} {place['new.csv']} --id written")
-    render = _render()
-    if render is not None:
-        write_text(place["report.html"], render(saved.model, X_test, y_test, ood=other), PAGE)
+    try:
+        from natpn.report import render
+    except ImportError:
+        pass
+    else:
+        write_text(place["report.html"], render(saved.estimator, X_test, y_test, ood=other), PAGE)
         say(f"Read:     {place['report.html']}")
     say(f"Serve:    natpn serve {place['model']}")
 
@@ -89,17 +95,58 @@ def _digits() -> tuple[Any, ...]:
 def _write_new(path: str, known: Any, labels: Any, other: Any, others: Any) -> None:
     import pyarrow as pa
 
-    rows = pa.concat_tables([known, other])
     written = pa.array([*labels.tolist(), *others.tolist()])
-    with replacing(path, DIGITS) as file:
+    with open_output(path, DIGITS) as file:
         writer = TableWriter(file, parquet=False)
-        writer.write(rows.add_column(0, "written", written))
+        writer.write(pa.concat_tables([known, other]).add_column(0, "written", written))
         writer.close()
 
 
-def _render() -> Any:
-    """Return the function that writes reports, if it can be imported."""
+def write_tables(place: str) -> None:
+    """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is.
+
+    Raises:
+        Problem: If the directory cannot be written.
+        ValueError: If one of them is there with other content.
+    """
+    random = Random(0)
+    flats, test, new = (list(_flats(random, n, DISTRICTS, (30, 150))) for n in (600, 200, 18))
+    harbour = list(_flats(random, 202, ("harbour",), (120, 400)))
+    new = [row[:-1] for row in new + harbour[200:]]
+    tables = {
+        "flats.csv": (_csv(flats), "600 flats and their rents, to fit"),
+        "test.csv": (_csv(test), "200 more, to see how well that went"),
+        "new.csv": (_csv(new), "20 whose rents are not known, the last 2 at the harbour"),
+        "harbour.csv": (_csv(harbour[:200]), "200 at the harbour: large, and in a district that no other table has"),
+    }
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise Problem(f"{place} is a file; choose a directory for --tables.")
     try:
-        return getattr(import_module("natpn.report"), "render", None)
-    except ImportError:
-        return None
+        os.makedirs(place, exist_ok=True)
+    except OSError as error:
+        raise of_system(error, place) from None
+    for name, (text, _) in tables.items():
+        check_output(os.path.join(place, name), _same(text))
+    for name, (text, meaning) in tables.items():
+        write_text(os.path.join(place, name), text, _same(text))
+        say(f"{os.path.join(place, name)}  {meaning}")
+
+
+def _same(text: str) -> Kind:
+    """Return the kind of a table that has this very content: anything else may be the only copy of someone's data."""
+    return Kind("a table of natpn demo", lambda file: file.read() == text.encode())
+
+
+def _flats(random: Random, n: int, districts: tuple[str, ...], areas: tuple[float, float]) -> Iterator[list[str]]:
+    """Yield flats: 9 a square metre, more in the hills, more with a lift, and noise."""
+    for _ in range(n):
+        area, district, lift = round(random.uniform(*areas), 1), random.choice(districts), random.random() < 0.4
+        rent = 200 + 9 * area + 150 * (district == "hills") + 40 * lift + random.gauss(0, 15)
+        built = f"{random.randint(1950, 2020)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}"
+        yield [f"f{random.randrange(10**6):06}", str(area), district, str(lift).lower(), built, f"{rent:.2f}"]
+
+
+def _csv(rows: list[list[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([FLAT[: len(rows[0])], *rows])
+    return text.getvalue()

@@ -1,44 +1,62 @@
-"""`natpn evaluate`: a model and rows whose targets are known → scores."""
+"""`natpn evaluate` and `natpn report`: a model and rows whose targets are known → scores, or a page about them."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 
-from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.distinct import known
-from natpn.cli.excel_files import sheet_option
+from natpn.choices import did_you_mean
+from natpn.cli.cell_texts import usable
 from natpn.cli.fit import FEW_ROWS
-from natpn.cli.models import Saved, features, load, located, prepared
-from natpn.cli.printing import as_json, note, progress, say, score_lines
-from natpn.cli.problems import Problem, near
-from natpn.cli.reading import opened
-from natpn.cli.targets import check_support, known_labels, numbers, targets_digest
-from natpn.cli.written_options import written_as, written_options
-from natpn.tabular.written import Written
+from natpn.cli.formats import Source
+from natpn.cli.model_files import SavedModel, located, match_features, prepare, read_model
+from natpn.cli.others import part
+from natpn.cli.output_files import PAGE, check_output, write_text
+from natpn.cli.printing import Problem, as_json, note, say, score_lines
+from natpn.cli.reading import Reading, drop_option, opened, reading_options
+from natpn.cli.target_column import check_support, known_labels, number_targets, targets_digest
 
 
-@click.command(short_help="Score a model on rows whose target is known.")
-@click.argument("model")
-@click.argument("data")
-@click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
-@click.option("--ood", metavar="FILE", help="Rows unlike training: how well are they noticed?")
-@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
-@bad_cells_option
-@written_options
-@sheet_option
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file as the model knows them.
+
+    Attributes:
+        X: The features, as a pyarrow table.
+        y: The targets; None if they are not asked for.
+        source: The file.
+        numbers: The number of each row in the file.
+    """
+
+    X: Any
+    y: Any
+    source: Source
+    numbers: NDArray[np.intp]
+
+
+def scoring_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments and options that say on which rows a model is scored."""
+    for option in (
+        reading_options,
+        drop_option,
+        click.option("--ood", metavar="FILE", help="Rows unlike training: how well are they noticed?"),
+        click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit."),
+        click.argument("data"),
+        click.argument("model"),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("evaluate", short_help="Score a model on rows whose target is known.")
+@scoring_options
 @click.option("--json", "machine", is_flag=True, help="Print JSON.")
-def evaluate(
-    model: str,
-    data: str,
-    target: str | None,
-    ood: str | None,
-    drop: tuple[str, ...],
-    bad_cells: str,
-    said: dict[str, Any],
-    sheet: str | None,
-    machine: bool,
+def evaluate_command(
+    model: str, data: str, target: str | None, ood: str | None, drop: tuple[str, ...], how: Reading, machine: bool
 ) -> None:
     """Score MODEL on DATA, a CSV, Parquet or Excel file with the target (- reads standard input).
 
@@ -52,94 +70,118 @@ def evaluate(
     from natpn.report.same_answer import baselines
     from natpn.report.scores import scores
 
-    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said, sheet)
-    found, same = scores(saved.model, X, y, other), baselines(saved.model, y)
+    saved, rows, other = read_rows(model, data, target, ood, drop, how)
+    estimator, y = saved.estimator, rows.y
+    with located_rows(saved, rows, other):
+        found = scores(estimator, rows.X, y, other and other.X)
+    same = baselines(estimator, y)
     if targets_digest(y) == saved.fitted:
         note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
     elif len(y) < FEW_ROWS:
         note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
-        rows = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.num_rows})
-        say(as_json(rows | found | {"baselines": same}))
+        counts = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.X.num_rows})
+        say(as_json(counts | found | {"baselines": same}))
         return
-    say(f"{len(y):,} rows" + ("" if other is None else f", {other.num_rows:,} others from {ood}"))
-    for line in score_lines(found, same, saved.model):
+    say(f"{len(y):,} rows" + ("" if other is None else f", {other.X.num_rows:,} others from {ood}"))
+    for line in score_lines(found, same, estimator):
         say(line)
 
 
-def read_all(
-    model: str,
-    data: str,
-    target: str | None,
-    ood: str | None,
-    drop: Sequence[str],
-    bad_cells: str,
-    said: dict[str, Any],
-    sheet: str | None,
-) -> tuple[Saved, Any, Any, Any]:
-    """Return the model, features and targets of a file, and the features of other rows if there are some."""
-    saved = load(model)
+@click.command("report", short_help="Write a page about a model.")
+@click.option("--out", required=True, metavar="FILE", help="Where to write the HTML page; - is standard output.")
+@scoring_options
+def report_command(
+    model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...], how: Reading
+) -> None:
+    """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
+
+    \b
+    Example:
+      natpn report rent test.csv --ood other_city.csv --out report.html
+    """
+    render = part("natpn.report", "render", "report")
+    check_output(out, PAGE, model, data, ood)
+    saved, rows, other = read_rows(model, data, target, ood, drop, how)
+    with located_rows(saved, rows, other):
+        page = render(saved.estimator, rows.X, rows.y, ood=other and other.X)
+    write_text(out, page, PAGE)
+    if out != "-":
+        say(f"report  {out}")
+
+
+def read_rows(
+    model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str], how: Reading
+) -> tuple[SavedModel, Rows, Rows | None]:
+    """Read a model, rows with their targets, and rows unlike training if there are some.
+
+    Raises:
+        Problem: If one of them cannot be read, or the files are not for the model.
+    """
+    saved = read_model(model)
     name = target or saved.target
     if name is None:
         raise Problem(f"{model} does not say which column was its target; say --target.")
-    bad = BadCells(bad_cells)
-    written = written_as(said, saved.written)
-    X, column, source = read_features(saved, data, drop, name, bad, written, sheet)
-    y: Any
-    if hasattr(saved.model, "classes_"):
-        y, kept = known_labels(column, saved.model.classes_, name, source)
-    else:
-        values = numbers(column, name, source, bad)
-        kept = np.flatnonzero(~np.isnan(values))
-        y = values[kept]
-        check_support(saved.model.family_, y, name, source, kept)
-    if not len(y):
-        raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
-    if len(kept) < X.num_rows:
-        note(f"{X.num_rows - len(kept):,} of {X.num_rows:,} rows have no {name!r} and are left out")
-        X = X.take(kept)
-    other = None
-    if ood is not None:
-        other, _, _ = read_features(saved, ood, drop, None, bad, written, sheet)
-    bad.tell()
-    return saved, X, y, other
+    rows = _read_file(saved, data, how, drop, name)
+    return saved, rows, None if ood is None else _read_file(saved, ood, how, drop, None)
 
 
-def read_features(
-    saved: Saved,
-    path: str,
-    drop: Sequence[str],
-    target: str | None,
-    bad: BadCells,
-    written: Written,
-    sheet: str | None,
-) -> tuple[Any, Any, Any]:
-    """Read a file in the form that the model knows, with the target if one is asked for."""
+def _read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> Rows:
+    """Read the rows of a file, those that have a target if one is asked for."""
     import pyarrow as pa
 
-    with opened(path, written, sheet) as source:
+    with opened(path, how, saved.written) as source:
         if target is not None and target not in source.names:
-            raise Problem(
-                f"{source.name} has no column {target!r}, the target"
-                f"{near(target, source.names) or '; name another with --target.'}"
-            )
+            hint = did_you_mean(target, source.names) or "; name another with --target."
+            raise Problem(f"{source.name} has no column {target!r}, the target{hint}")
         keep = [] if target is None else [target]
-        drop = [name for name in drop if target is not None or name in source.names]
-        names = features(saved, source, drop, keep)
-        tables, targets, first = [], [], 0
-        with progress(source, "read") as advance:
-            for batch in source.batches(list(dict.fromkeys([*names, *keep]))):
-                table = prepared(saved, names, batch, source, first, bad)
-                with located(source, first):
-                    saved.model.inputs_.table.transform(table)  # finds what does not fit, where its row is known
-                tables.append(table)
-                targets += [batch[target]] if target is not None else []
-                first += batch.num_rows
-                advance()
-    if not tables:
-        raise Problem(f"{source.name} has a header and no rows; add some.")
+        there = drop if target is not None else [name for name in drop if name in source.names]
+        names = match_features(saved, source, there, keep)
+        tables, targets = [], []
+        for first, batch in source.batches(list(dict.fromkeys([*names, *keep]))):
+            tables.append(prepare(saved, names, batch, source, first))
+            targets += [chunk for name in keep for chunk in batch[name].chunks]
     X = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    if not targets:
-        return X, None, source
-    column = pa.chunked_array([chunk for t in targets for chunk in t.chunks]).combine_chunks()
-    return X, known(column, written), source
+    rows = Rows(X, None, source, np.arange(X.num_rows))
+    if target is not None:
+        rows = _with_targets(rows, pa.chunked_array(targets).combine_chunks(), target, saved.estimator)
+    source.tell_bad()
+    return rows
+
+
+def _with_targets(rows: Rows, column: Any, name: str, estimator: Any) -> Rows:
+    """Return the rows that have a target, with it.
+
+    Raises:
+        Problem: If a target is none that the model knows, or there is none.
+    """
+    source, n_rows = rows.source, rows.X.num_rows
+    column = usable(column, name, source)
+    if hasattr(estimator, "classes_"):
+        y, kept = known_labels(column, estimator.classes_, name, source)
+    else:
+        y, kept = number_targets(column, name, source)
+        check_support(estimator.family_, (y, kept), name, source)
+    if not len(y):
+        raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
+    if len(kept) == n_rows:
+        return replace(rows, y=y)
+    note(f"{n_rows - len(kept):,} of {n_rows:,} rows have no {name!r} and are left out")
+    return Rows(rows.X.take(kept), y, source, kept)
+
+
+@contextlib.contextmanager
+def located_rows(saved: SavedModel, *parts: Rows | None) -> Iterator[None]:
+    """Word errors of the library about rows in terms of their file.
+
+    Raises:
+        Problem: With the place in the file.
+    """
+    try:
+        yield
+    except ValueError:
+        # Only an error is worth encoding the rows once more, to learn which file it is about.
+        for rows in filter(None, parts):
+            with located(rows.source, rows.numbers):
+                saved.table.transform(rows.X)
+        raise

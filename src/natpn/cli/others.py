@@ -1,4 +1,4 @@
-"""`natpn report`, `natpn serve` and `natpn export`: thin covers of modules that know how."""
+"""`natpn serve` and `natpn export`: thin covers of modules that know how."""
 
 import os
 from importlib import import_module
@@ -6,14 +6,8 @@ from typing import Any
 
 import click
 
-from natpn.cli.bad_cells import bad_cells_option
-from natpn.cli.evaluate import read_all
-from natpn.cli.excel_files import sheet_option
-from natpn.cli.models import check_model, load
-from natpn.cli.printing import note, say
-from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import PAGE, check_out, write_text
-from natpn.cli.written_options import written_options
+from natpn.cli.model_files import read_model
+from natpn.cli.printing import Problem, note, of_system, say
 from natpn.outputs import check_apart
 
 
@@ -31,42 +25,7 @@ def part(module: str, name: str, extra: str) -> Any:
         raise Problem(f"{what}; in a clone of natpn, run: pip install '.[{extra}]'") from None
 
 
-@click.command(short_help="Write a page about a model.")
-@click.argument("model")
-@click.argument("data")
-@click.option("--out", required=True, metavar="FILE", help="Where to write the HTML page; - is standard output.")
-@click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit.")
-@click.option("--ood", metavar="FILE", help="Rows unlike training.")
-@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
-@bad_cells_option
-@written_options
-@sheet_option
-def report(
-    model: str,
-    data: str,
-    out: str,
-    target: str | None,
-    ood: str | None,
-    drop: tuple[str, ...],
-    bad_cells: str,
-    said: dict[str, Any],
-    sheet: str | None,
-) -> None:
-    """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
-
-    \b
-    Example:
-      natpn report rent test.csv --ood other_city.csv --out report.html
-    """
-    render = part("natpn.report", "render", "report")
-    check_out(out, PAGE, model, data, ood)
-    saved, X, y, other = read_all(model, data, target, ood, drop, bad_cells, said, sheet)
-    write_text(out, render(saved.model, X, y, ood=other), PAGE)
-    if out != "-":
-        say(f"report  {out}")
-
-
-@click.command(short_help="Answer requests over HTTP.")
+@click.command("serve", short_help="Answer requests over HTTP.")
 @click.argument("model")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 is every one.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port.")
@@ -80,7 +39,7 @@ def report(
     metavar="NAME",
     help="Another name by which it may be asked, as behind a proxy. May be repeated.",
 )
-def serve(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
+def serve_command(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.
 
     \b
@@ -90,14 +49,13 @@ def serve(model: str, host: str, port: int, token: str | None, allow_hosts: tupl
     if token is None and "NATPN_TOKEN" in os.environ:
         # a token that was meant to be there and is not, as from a secret that was not found
         raise Problem("NATPN_TOKEN: expected a token, got an empty text; set it, or unset it to serve without one.")
-    check_model(model)
     part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token, allow_hosts=allow_hosts)
 
 
-@click.command(short_help="Write a model as ONNX.")
+@click.command("export", short_help="Write a model as ONNX.")
 @click.argument("model")
 @click.argument("out", metavar="FILE")
-def export(model: str, out: str) -> None:
+def export_command(model: str, out: str) -> None:
     """Write MODEL to FILE as ONNX, which other programs run without Python.
 
     \b
@@ -106,9 +64,9 @@ def export(model: str, out: str) -> None:
     """
     export_onnx = part("natpn.export", "export_onnx", "onnx")
     check_apart(out, model)
-    saved = load(model)
+    saved = read_model(model)
     try:
-        left_out = export_onnx(saved.model, out)
+        left_out = export_onnx(saved.estimator, out)
     except ImportError as error:
         raise Problem(
             f"{error.name or error} is not installed; in a clone of natpn, run: pip install '.[onnx]'"

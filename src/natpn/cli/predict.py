@@ -1,25 +1,19 @@
 """`natpn predict`: a model and new rows → predictions, in constant memory."""
 
-from typing import Any
-
 import click
 
-from natpn.cli.bad_cells import BadCells, bad_cells_option
-from natpn.cli.excel_files import sheet_option
-from natpn.cli.models import features, load, located, prepared
-from natpn.cli.printing import progress
-from natpn.cli.problems import Problem
-from natpn.cli.reading import opened
-from natpn.cli.writing import PREDICTIONS, TableWriter, check_out, is_parquet, replacing
-from natpn.cli.written_options import written_as, written_options
+from natpn.cli.model_files import located, match_features, prepare, read_model
+from natpn.cli.output_files import PREDICTIONS, TableWriter, check_output, is_parquet, open_output
+from natpn.cli.printing import Problem
+from natpn.cli.reading import Reading, drop_option, opened, reading_options
 
 
-@click.command(short_help="Predict new rows, in constant memory.")
+@click.command("predict", short_help="Predict new rows, in constant memory.")
 @click.argument("model")
 @click.argument("data")
 @click.option("--out", default="-", metavar="FILE", help="Where to write; .parquet is Parquet, - standard output.")
 @click.option("--id", "identifier", metavar="COLUMN", help="A column to keep, that names the rows.")
-@click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
+@drop_option
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -27,22 +21,18 @@ from natpn.cli.written_options import written_as, written_options
     show_default=True,
     help="Probability with which lower and upper hold the target.",
 )
-@bad_cells_option
-@written_options
-@sheet_option
+@reading_options
 @click.option(
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
-def predict(
+def predict_command(
     model: str,
     data: str,
     out: str,
     identifier: str | None,
     drop: tuple[str, ...],
     coverage: float,
-    bad_cells: str,
-    said: dict[str, Any],
-    sheet: str | None,
+    how: Reading,
     form: str | None,
 ) -> None:
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
@@ -57,27 +47,21 @@ def predict(
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
     """
-    check_out(out, PREDICTIONS, model, data)
-    saved = load(model)
+    check_output(out, PREDICTIONS, model, data)
+    saved = read_model(model)
     keep = [identifier] if identifier else []
-    bad = BadCells(bad_cells)
-    with opened(data, written_as(said, saved.written), sheet) as source:
-        names = features(saved, source, drop, keep)
-        first = 0
-        with replacing(out, PREDICTIONS) as file, progress(source, "predict") as advance:
+    with opened(data, how, saved.written) as source:
+        names = match_features(saved, source, drop, keep)
+        with open_output(out, PREDICTIONS) as file:
             writer = TableWriter(file, is_parquet(out, form))
-            for batch in source.batches(list(dict.fromkeys([*keep, *names]))):
-                table = prepared(saved, names, batch, source, first, bad)
-                with located(source, first):
-                    frame = saved.model.predict_frame(table, coverage=coverage)
+            for first, batch in source.batches(list(dict.fromkeys([*keep, *names])), "predict"):
+                table = prepare(saved, names, batch, source, first)
+                with located(source, range(first, first + batch.num_rows)):
+                    frame = saved.estimator.predict_frame(table, coverage=coverage)
                 for name in keep:
                     if name in frame.column_names:
                         raise Problem(f"--id {name}: a column of the predictions has that name; rename it in the file.")
                     frame = frame.add_column(0, name, batch[name])
                 writer.write(frame)
-                first += batch.num_rows
-                advance()
-            if not first:
-                raise Problem(f"{source.name} has a header and no rows; add some.")
             writer.close()
-    bad.tell()
+    source.tell_bad()

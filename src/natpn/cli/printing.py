@@ -1,20 +1,52 @@
-"""What commands print: aligned lines on standard output, notes on standard error."""
+"""What commands say: results on standard output, notes on standard error, and problems that end them."""
 
+import errno
 import json
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import click
 
-from natpn.cli.problems import is_first_process
-from natpn.cli.source import Source
-
 LISTED = 30  # columns
 _LONGEST = 40  # characters of a name
+_CURES = {
+    errno.ENOSPC: "the disk is full; free some space or write elsewhere",
+    errno.EDQUOT: "your quota on the disk is used up; free some space or write elsewhere",
+    errno.EACCES: "permission denied; change its permissions or choose another place",
+    errno.EPERM: "not permitted; change its permissions or choose another place",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOENT: "there is no such file or directory; check the path",
+    errno.EISDIR: "it is a directory; name a file",
+    errno.ENOTDIR: "a part of the path is a file, not a directory; check the path",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+class Problem(click.ClickException):
+    """Bad input: the command ends with this sentence and exit code 2."""
+
+    exit_code = 2
+
+
+def of_system(error: OSError, path: str | None = None) -> Problem:
+    """Return an error of the operating system as a sentence with the cure."""
+    where = path or error.filename
+    cure = _CURES.get(error.errno or 0, error.strerror or str(error))
+    return Problem(f"{where}: {cure}." if where else f"{cure}.")
+
+
+def is_first_process() -> bool:
+    """Say whether this process prints and writes: the only one, or the first of those that `torchrun` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def on_terminal() -> bool:
+    """Say whether a person watches, so that a progress bar makes sense."""
+    return is_first_process() and sys.stderr.isatty()
 
 
 def say(line: str = "") -> None:
@@ -30,11 +62,11 @@ def note(line: str) -> None:
 
 
 def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) -> Iterator[str]:
-    """Yield a line for each score: its name, its value, what the same answer for every row scores, and what it means.
+    """Yield a line for each score: its name, its value, that of the baseline, and what it means.
 
     Args:
         scores: The scores of a model.
-        same: The baselines, by the same names.
+        same: Those of the same answer for every row, by the same names.
         model: The model.
     """
     from natpn.report.same_answer import baseline_words
@@ -51,7 +83,7 @@ def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) ->
 
 
 def column_lines(columns: Sequence[Any], units: Mapping[str, str]) -> Iterator[str]:
-    """Yield a line for each of the first columns: its name, kind, what it holds and the share missing; then the rest.
+    """Yield a line for each of the first columns: its name, its kind, what it holds and the share missing; then a sum.
 
     Args:
         columns: The columns of a table (`natpn.tabular.Column`).
@@ -74,7 +106,7 @@ def _short(name: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text of a file that stays in its line and does nothing to a terminal."""
+    """Return a text of a file so that it stays in its line and does nothing to a terminal."""
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
@@ -83,7 +115,7 @@ def _missing(column: Any) -> str:
 
 
 def as_json(values: dict[str, Any]) -> str:
-    """Return JSON; what is no finite number is null there."""
+    """Return JSON, with null for numbers that are not finite."""
     return json.dumps(_finite(values), indent=1)
 
 
@@ -91,20 +123,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def on_terminal() -> bool:
-    """Say whether a person watches, so that a progress bar makes sense."""
-    return is_first_process() and sys.stderr.isatty()
-
-
-@contextmanager
-def progress(source: Source, what: str) -> Iterator[Any]:
-    """Show how much of a file has been read; call the result after each batch."""
-    from tqdm import tqdm
-
-    scale = source.unit == "B"
-    with tqdm(
-        total=source.size, unit=source.unit, unit_scale=scale, desc=what, disable=not on_terminal(), leave=False
-    ) as bar:
-        yield lambda: bar.update(source.position - bar.n)

@@ -1,156 +1,112 @@
-"""Files in, as batches of pyarrow tables: CSV, Parquet and Excel, the first also packed by gzip or zip.
+"""A path and the options of a command → a table. A file is known by its content, not by its name."""
 
-pyarrow alone reads and writes CSV and Parquet: it streams both, quickly, and is one library. A file is known by its
-content, not by its name.
-"""
-
-import codecs
 import contextlib
-import os
-import stat
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from natpn.cli.csv_files import open_csv
-from natpn.cli.excel_files import open_excel
-from natpn.cli.packed import GZIP, ZIP, Stream, in_utf8, open_zip, seekable, unpacked_gzip, unpacked_zip
-from natpn.cli.parquet_files import open_parquet
-from natpn.cli.printing import note
-from natpn.cli.problems import Problem, of_system
-from natpn.cli.source import Source
+import click
+
+from natpn.cli.excel import open_excel
+from natpn.cli.formats import Source, open_csv, open_parquet
+from natpn.cli.printing import Problem, note
+from natpn.cli.streams import GZIP, ZIP, Stream, in_utf8, open_content
 from natpn.tabular.written import PLAIN, Written
 
-_HEAD = 8
 _PARQUET = b"PAR1"
 _OTHERS = {b"\x28\xb5\x2f\xfd": "Zstandard", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7-Zip"}
 _OLD_EXCEL = b"\xd0\xcf\x11\xe0"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_OPTIONS = (
+    click.option(
+        "--bad-cells",
+        type=click.Choice(["refuse", "missing"]),
+        default="refuse",
+        show_default=True,
+        help="What to do with a cell that is not of its column's kind, as - among numbers.",
+    ),
+    click.option("--decimal", metavar="SIGN", help="The sign before decimals, . or a comma."),
+    click.option("--thousands", metavar="SIGN", help="The sign between thousands, as a comma; '' is none."),
+    click.option("--dates", metavar="FORM", help="How dates are written: day-first, month-first or as %d.%m.%Y."),
+    click.option("--na", multiple=True, metavar="TEXT", help="A text that stands for missing values. Repeatable."),
+    click.option("--encoding", metavar="NAME", help="How characters are written, if not in UTF-8, as cp1252."),
+    click.option("--sheet", metavar="NAME", help="The sheet of an Excel file; by default the first."),
+)
+drop_option = click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
 
 
 @dataclass(frozen=True)
-class Content:
-    """What a file holds, unpacked.
+class Reading:
+    """What the options of a command say of how to read its files.
 
     Attributes:
-        head: The first bytes.
-        stream: All of them, to be read once.
-        on_disk: Returns them as a file that can be read from its end.
-        size: How many there are; None if that is not known.
-        is_excel: Whether it is an Excel file.
+        written: How values are written, by the fields of `Written` that an option is given for.
+        bad_are_missing: Whether cells that are not of their column's kind count as missing; else they are refused.
+        sheet: The sheet of an Excel file; None is the first.
     """
 
-    head: bytes
-    stream: Stream
-    on_disk: Callable[[], IO[bytes]]
-    size: int | None = None
-    is_excel: bool = False
+    written: dict[str, Any] = field(default_factory=dict)
+    bad_are_missing: bool = False
+    sheet: str | None = None
+
+
+def reading_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options to a command, which gets what they say as `how`."""
+
+    @wraps(function)
+    def command(*, bad_cells: str, sheet: str | None, na: tuple[str, ...], **others: Any) -> None:
+        said = {"na": na or None} | {name: others.pop(name) for name in ("decimal", "thousands", "dates", "encoding")}
+        written = {name: value for name, value in said.items() if value is not None}
+        function(how=Reading(written, bad_cells == "missing", sheet), **others)
+
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @contextlib.contextmanager
-def opened(path: str, written: Written = PLAIN, sheet: str | None = None) -> Iterator[Source]:
+def opened(path: str, how: Reading = Reading(), remembered: Written = PLAIN) -> Iterator[Source]:  # noqa: B008
     """Open a table for reading.
 
     Args:
         path: A CSV, Parquet or Excel file, "-" for standard input.
-        written: How it writes its values.
-        sheet: The sheet of an Excel file; None takes the first.
+        how: What the options say.
+        remembered: How values were written in the file of the fit: it holds where no option says otherwise.
 
     Raises:
         Problem: If there is none, it is empty, or it is none of these.
     """
     name = "standard input" if path == "-" else path
-    with contextlib.ExitStack() as stack:
-        content = _content(path, name, stack)
-        if not content.head:
-            raise Problem(f"{name} is empty; expected a CSV file with a header, or a Parquet file.")
-        if content.is_excel:
-            yield open_excel(name, content.on_disk(), written, sheet)
-            return
-        if sheet is not None:
-            note(f"{name} is not an Excel file, and has no sheets; --sheet {sheet} means nothing there")
-        if content.head[:4] == _PARQUET:
-            yield open_parquet(name, content.on_disk(), written)
-        else:
-            _check_text(name, path, content.head, written)
-            again = None if path == "-" else partial(_text_again, path, name, written)
-            yield open_csv(name, _text(content, name, written), content.size, written, again)
-
-
-def read(path: str, written: Written = PLAIN, sheet: str | None = None) -> tuple[Source, Any]:
-    """Return a whole file as one table.
-
-    Args:
-        path: A CSV, Parquet or Excel file, "-" for standard input.
-        written: How it writes its values.
-        sheet: The sheet of an Excel file; None takes the first.
-
-    Raises:
-        Problem: If it cannot be read, or has no rows.
-    """
-    import pyarrow as pa
-
-    with opened(path, written, sheet) as source:
-        tables = list(source.batches(source.names))
-    if not tables:
-        raise Problem(f"{source.name} has a header and no rows; add some.")
-    return source, pa.concat_tables(tables).combine_chunks()
-
-
-def _content(path: str, name: str, stack: contextlib.ExitStack) -> Content:
-    raw = _raw(path, stack)
-    head, stream = _peeked(Stream(b"", raw.read))
-
-    def on_disk() -> IO[bytes]:
-        if path == "-" or not raw.seekable():
-            return seekable(stream, stack)
-        raw.seek(0)
-        return raw
-
-    if head.startswith(GZIP):
-        inner, unpacked = _peeked(unpacked_gzip(stream, name))
-    elif head.startswith(ZIP):
-        disk = on_disk()
-        archive = stack.enter_context(open_zip(disk, name))
-        if "xl/workbook.xml" in archive.namelist():
-            return Content(head, stream, lambda: disk, is_excel=True)
-        inner, unpacked = _peeked(unpacked_zip(archive, name))
-    else:
-        is_file = path != "-" and stat.S_ISREG(os.stat(path).st_mode)
-        return Content(head, stream, on_disk, os.stat(path).st_size if is_file else None)
-    return Content(inner, unpacked, lambda: seekable(unpacked, stack))
-
-
-def _raw(path: str, stack: contextlib.ExitStack) -> IO[bytes]:
-    if path == "-":
-        return sys.stdin.buffer
     try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise Problem(f"{path} is a directory; name a CSV, Parquet or Excel file.")
-        return stack.enter_context(open(path, "rb"))
-    except OSError as error:
-        raise of_system(error, path) from None
-
-
-def _peeked(stream: Stream) -> tuple[bytes, Stream]:
-    head = stream.read(_HEAD)
-    return head, Stream(head, stream.read)
-
-
-def _text(content: Content, name: str, written: Written) -> Stream:
-    """Return text in UTF-8."""
-    plain = codecs.lookup(written.encoding).name == "utf-8"
-    return content.stream if plain else in_utf8(content.stream, written.encoding, name)
+        written = replace(remembered, **how.written)
+    except ValueError as error:
+        raise Problem(f"--{error}.") from None
+    with contextlib.ExitStack() as stack:
+        content = open_content(path, name, stack)
+        head = content.stream.peek(8)
+        if not head:
+            raise Problem(f"{name} is empty; expected a CSV file with a header, or a Parquet file.")
+        if how.sheet is not None and not content.is_excel:
+            note(f"{name} is not an Excel file, and has no sheets; --sheet {how.sheet} means nothing there")
+        if content.is_excel:
+            source = open_excel(name, content.on_disk(), written, how.sheet)
+        elif head.startswith(_PARQUET):
+            source = open_parquet(name, content.on_disk(), written)
+        else:
+            _check_text(name, path, head, written)
+            again = None if path == "-" else partial(_text_again, path, name, written)
+            source = open_csv(name, in_utf8(content.stream, written.encoding, name), content.size, written, again)
+        source.bad_are_missing = how.bad_are_missing
+        yield source
 
 
 @contextlib.contextmanager
 def _text_again(path: str, name: str, written: Written) -> Iterator[Stream]:
     """Open the text of a file once more."""
     with contextlib.ExitStack() as stack:
-        yield _text(_content(path, name, stack), name, written)
+        yield in_utf8(open_content(path, name, stack).stream, written.encoding, name)
 
 
 def _check_text(name: str, path: str, head: bytes, written: Written) -> None:

@@ -14,10 +14,9 @@ import inspect
 from typing import Any
 
 from natpn.choices import check_choice
-from natpn.densities.base import Density
+from natpn.densities.base import Density, Surprise
 from natpn.densities.gaussian_mixture import GaussianMixture
 from natpn.densities.radial import RadialFlow
-from natpn.densities.surprise import Surprise
 from natpn.densities.zuko_flows import MaskedAutoregressiveFlow, SplineFlow
 
 DENSITIES: dict[str, type[Density]] = {

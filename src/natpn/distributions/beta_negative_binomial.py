@@ -12,8 +12,7 @@ from scipy import special as sp
 from torch import Tensor
 
 from natpn.distributions import negative_binomial
-from natpn.distributions.base import Array, array
-from natpn.distributions.counts import TAIL, CountDistribution
+from natpn.distributions.base import TAIL, Array, CountDistribution, array
 from natpn.distributions.support import counts
 from natpn.special import deviance, factorial_remainder, stirling_step
 

@@ -9,7 +9,7 @@ df = inf is the multivariate Normal. Moments are as for `StudentT`.
 import torch
 from torch import Tensor
 
-from natpn.distributions.base import Distribution, finite_count, narrow_keeping_infinity
+from natpn.distributions.base import Distribution, finite_count
 from natpn.distributions.support import vectors
 from natpn.special import HALF_LOG_2PI, digamma_remainder, rising_remainder
 
@@ -21,44 +21,26 @@ class MultivariateT(Distribution):
         loc: The centre, shape (..., d).
         factor: L, lower triangular with a positive diagonal, shape (..., d, d).
         df: Degrees of freedom, shape (...); inf for the Normal.
-        loc_carry: What rounding took from `loc`.
         dtype: The precision of what it returns.
     """
 
-    def __init__(
-        self,
-        loc: Tensor,
-        factor: Tensor,
-        df: Tensor,
-        loc_carry: Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def __init__(self, loc: Tensor, factor: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
         shape = torch.broadcast_shapes(loc.shape[:-1], factor.shape[:-2], df.shape)
         self.loc = loc.expand(*shape, -1)
         self.factor = factor.expand(*shape, -1, -1)
         self.df = finite_count(df).expand(shape)
-        self.loc_carry = torch.zeros_like(self.loc) if loc_carry is None else loc_carry
         super().__init__(shape, vectors(loc.shape[-1]), dtype)
-
-    @property
-    def covariance_matrix(self) -> Tensor:
-        """The covariance matrix, shape (..., d, d); inf for df ≤ 2."""
-        inflation = self._inflation().unsqueeze(-1).unsqueeze(-1)
-        scale = self.factor @ self.factor.mT
-        return narrow_keeping_infinity(torch.where(inflation.isinf(), torch.inf, scale * inflation), self.dtype)
-
-    def _inflation(self) -> Tensor:
-        return torch.where(self.df > 2, self.df / (self.df - 2).clamp(min=0), torch.inf)
 
     def _mean(self) -> Tensor:
         return self.loc
 
     def _variance(self) -> Tensor:
-        return self.factor.square().sum(-1) * self._inflation().unsqueeze(-1)
+        inflation = torch.where(self.df > 2, self.df / (self.df - 2).clamp(min=0), torch.inf)
+        return self.factor.square().sum(-1) * inflation.unsqueeze(-1)
 
     def _log_prob(self, y: Tensor) -> Tensor:
         a, half = self.df / 2, self.loc.new_tensor(self.loc.shape[-1] / 2)
-        distance = mahalanobis(self.factor, (y - self.loc) - self.loc_carry)
+        distance = mahalanobis(self.factor, y - self.loc)
         constant = rising_remainder(a, half) - 2 * half * HALF_LOG_2PI - log_determinant(self.factor)
         return constant - (a + half) * torch.log1p(distance / self.df)
 

@@ -10,13 +10,14 @@ import torch
 from scipy import special as sp
 from torch import Tensor
 
-from natpn.distributions.base import INFINITE, Array, array, finite_count
-from natpn.distributions.counts import TAIL, CountDistribution
-from natpn.distributions.incomplete import upper_gamma
+from natpn.distributions.base import INFINITE, TAIL, Array, CountDistribution, array, finite_count
 from natpn.distributions.support import counts
 from natpn.special import deviance, factorial_remainder, stirling_step
 
 _POISSON_SERIES_FROM = 64.0
+_LARGE = 1e5  # from here on Temme's expansion serves
+# c(η) near 0, where 1/μ − 1/η cancels
+_SERIES = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600)
 
 
 def log_prob(y: Tensor, mean: Tensor, size: Tensor) -> Tensor:
@@ -83,3 +84,22 @@ def cdf(y: Array, mean: Array, size: Array) -> Array:
         limit = upper_gamma(k, (size + (k - 1) / 2) * np.log1p(mean / size))
     beta = sp.betaincc(k, np.minimum(size, 1e6 * k), mean / (size + mean))
     return np.where(y < 0, 0.0, np.where(y == np.inf, 1.0, np.where(size > 1e6 * k, limit, beta)))
+
+
+def upper_gamma(a: Array, x: Array) -> Array:
+    """Return the regularised incomplete gamma function Q(a, x) = Γ(a, x)/Γ(a) for a > 0, x ≥ 0 of any size.
+
+    `scipy.special.gammaincc` loses its digits a few standard deviations from the centre once a is in the millions.
+    There, Temme's uniform expansion holds: with μ = x/a − 1, η = ±√(2(μ − log(1 + μ))) and c(η) = 1/μ − 1/η,
+    Q(a, x) = ½ erfc(η √(a/2)) + exp(−aη²/2)/√(2πa) · (c(η) − 1/(540 a) + …).
+    """
+    a, x = np.broadcast_arrays(np.asarray(a, dtype=np.float64), np.asarray(x, dtype=np.float64))
+    large = np.maximum(a, _LARGE)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        mu = np.maximum((np.where(a > _LARGE, x, large) - large) / large, -1 + 1e-15)
+        eta = np.copysign(np.sqrt(2 * np.maximum(mu - np.log1p(mu), 0.0)), mu)
+        near = np.clip(eta, -0.05, 0.05)
+        c = np.where(np.abs(eta) < 0.05, np.polynomial.polynomial.polyval(near, _SERIES), 1 / mu - 1 / eta)
+        tail = np.exp(-large * eta**2 / 2) / np.sqrt(2 * np.pi * large) * (c - 1 / (540 * large))
+        uniform = np.clip(sp.erfc(eta * np.sqrt(large / 2)) / 2 + np.where(np.isfinite(tail), tail, 0.0), 0.0, 1.0)
+        return np.where(a > _LARGE, uniform, sp.gammaincc(np.minimum(a, _LARGE), x))

@@ -30,23 +30,14 @@ class StudentT(ScalarDistribution):
         loc: The centre.
         scale: The scale, positive.
         df: Degrees of freedom, positive; inf for the Normal.
-        loc_carry: What rounding took from `loc`.
         dtype: The precision of what it returns.
     """
 
-    def __init__(
-        self,
-        loc: Tensor,
-        scale: Tensor,
-        df: Tensor,
-        loc_carry: Tensor | None = None,
-        dtype: torch.dtype = torch.float64,
-    ) -> None:
+    def __init__(self, loc: Tensor, scale: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
         self.loc: Tensor
         self.scale: Tensor
         self.df: Tensor
         self.loc, self.scale, self.df = torch.broadcast_tensors(loc, scale, finite_count(df))
-        self.loc_carry = torch.zeros_like(self.loc) if loc_carry is None else loc_carry
         super().__init__(self.loc.shape, self._support(), dtype)
 
     def _support(self) -> Support:
@@ -63,7 +54,7 @@ class StudentT(ScalarDistribution):
         return torch.where(self.df > 2, self.scale**2 * inflation, torch.inf)
 
     def _log_prob(self, y: Tensor) -> Tensor:
-        z = (((y - self.loc) - self.loc_carry) / self.scale).clamp(-_LARGEST, _LARGEST)
+        z = ((y - self.loc) / self.scale).clamp(-_LARGEST, _LARGEST)
         a = self.df / 2
         spread = torch.log1p(z.square() / self.df)
         return rising_remainder(a, a.new_tensor(0.5)) - HALF_LOG_2PI - self.scale.log() - (a + 0.5) * spread
@@ -85,7 +76,7 @@ class StudentT(ScalarDistribution):
     def _cdf(self, y: Array) -> Array:
         df = array(self.df)
         with np.errstate(invalid="ignore", over="ignore"):
-            z = ((y - array(self.loc)) - array(self.loc_carry)) / array(self.scale)
+            z = (y - array(self.loc)) / array(self.scale)
             corrected = np.where(np.isfinite(z), z * (1 - (z * z + 1) / (4 * df)), z)
         near = np.minimum(df, _NORMAL_FROM)
         return np.where(df < _NORMAL_FROM, sp.stdtr(near, z), sp.ndtr(corrected))

@@ -2,9 +2,9 @@
 
 Any other ``nn.Module`` that does the same can be used in their place; there is no base class to inherit from.
 
-To add one that estimators take by its name: a module with ``n_dims``, how many dimensions one input has, and a line in
-``ENCODERS``. Its constructor is ``(n_features, latent_dim, n_ignored)`` for rows of numbers, of which the last
-``n_ignored`` are not for it, and ``(shape, latent_dim)`` for inputs of more dimensions.
+To add one that estimators take by its name, write a module with ``n_dims``, the number of dimensions of one input, and
+add a line to ``ENCODERS``. Its constructor is ``(n_features, latent_dim, n_ignored)`` for rows of numbers, of which it
+ignores the last ``n_ignored``, and ``(shape, latent_dim)`` for inputs of more dimensions.
 """
 
 import inspect

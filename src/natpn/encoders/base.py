@@ -1,16 +1,15 @@
-"""What every encoder shares: the bound that keeps float32 finite, the activation, the perceptron and the checks.
+"""What encoders share: the bound that keeps float32 finite, activations, the perceptron, convolutions and checks.
 
-Far from the training data the latent vector has to leave too, or the evidence could not fall (Theorem 1 of the paper).
-So every encoder here is piecewise affine in its input once it is in evaluation mode: LeakyReLU, convolutions, linear
-layers, linear interpolation, pooling, and batch normalisation with its running statistics. SiLU, which the default
-network for tables has, is so far from 0 only. Group, layer or instance
-normalisation is not used: it divides by the scale of the very input it sees, so ``x`` and ``255 * x`` would get the
-same latent vector.
+Far from the training data, the latent vector has to move away too, or the evidence could not fall (Theorem 1 of the
+paper). So every encoder here is piecewise affine in its input once it is in evaluation mode: LeakyReLU, convolutions,
+linear layers, linear interpolation, pooling, and batch normalisation with its running statistics. SiLU, which the
+default network for tables has, is so only far from 0. Group, layer or instance normalisation is not used: it divides by
+the scale of the input that it sees, so ``x`` and ``255 * x`` would get the same latent vector.
 
-What grows without end overflows. Inputs, hidden activations and latents are therefore cut at ±1e15 (``LIMIT``): the
-square of it, summed over 1e8 entries, is still a float32, and it leaves 23 decades for what one layer may add before
-the next cut. An encoder is exactly piecewise affine below the limit and finite above it, infinite inputs included.
-float16 has no such range; use bfloat16 where half precision is wanted.
+What grows without end overflows. Inputs, hidden activations and latents are therefore cut at ±1e15 (``LIMIT``): its
+square, summed over 1e8 entries, is still a float32, and one layer may multiply it by 1e23 before the next cut. An
+encoder is exactly piecewise affine below the limit and finite above it, even for infinite inputs. float16 has no such
+range; use bfloat16 where half precision is wanted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -94,6 +93,38 @@ def perceptron(*widths: int, dropout: float = 0.0, activation: str = "leaky_relu
     for n_in, n_out in pairwise(widths[:-1]):
         layers += [nn.Linear(n_in, n_out), ACTIVATIONS[activation](), *([Dropout(dropout)] if dropout else [])]
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """Batch normalisation that also trains on a single value per channel.
+
+    One image whose map has shrunk to one pixel has no variance: there the running statistics normalise it and stay as
+    they are. With more values it is ``nn.BatchNorm2d``.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name in torch)
+        """Normalise maps of shape (B, channels, height, width)."""
+        if self.training and input.numel() > input.shape[1]:
+            return super().forward(input)
+        return functional.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+        )
+
+
+def convolution(n_in: int, n_out: int, *, kernel: int = 3, stride: int = 1, activation: bool = True) -> nn.Sequential:
+    """Build a convolution that keeps the size up to its stride, ⌈size / stride⌉, with its normalisation.
+
+    Args:
+        n_in: Channels that come in.
+        n_out: Channels that go out.
+        kernel: The side of the kernel, odd.
+        stride: The step of the kernel.
+        activation: Whether the activation follows.
+    """
+    weights = nn.Conv2d(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(weights.weight, mode="fan_out", nonlinearity="leaky_relu")
+    layers: list[nn.Module] = [weights, BatchNorm(n_out)]
+    return nn.Sequential(*layers, Activation()) if activation else nn.Sequential(*layers)
 
 
 # A name, a module that is copied, or a function that makes one.

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from natpn.encoders.base import Shape, bound, check_positive, check_shape, flatten_images
-from natpn.encoders.convolution import convolution
+from natpn.encoders.base import Shape, bound, check_positive, check_shape, convolution, flatten_images
 
 CHANNELS = (16, 32, 64, 128, 128)
 

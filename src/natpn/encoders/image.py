@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from natpn.encoders.base import bound, check_positive, check_shape, flatten_images, perceptron
-from natpn.encoders.convolution import convolution
+from natpn.encoders.base import bound, check_positive, check_shape, convolution, flatten_images, perceptron
 
 # (filters, stride) of each convolution. The paper gives the filters; the strides are chosen so that both end on 4 x 4
 # maps.

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from natpn.encoders.base import Activation, bound, check_positive, check_shape, flatten_images
-from natpn.encoders.convolution import convolution
+from natpn.encoders.base import Activation, bound, check_positive, check_shape, convolution, flatten_images
 
 # (channels, stride) of the eight blocks.
 BLOCKS = ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1))
@@ -25,7 +24,7 @@ class Block(nn.Module):
         self.activation = Activation()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the activation of the sum of both ways."""
+        """Return the activation of the sum of branch and short cut."""
         result: Tensor = self.activation(self.branch(x) + self.shortcut(x))
         return result
 

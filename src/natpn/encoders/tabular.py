@@ -27,12 +27,12 @@ class TabularEncoder(nn.Module):
         n_layers: The number of hidden layers.
         encoding: "plain" feeds the numbers to the first layer; "piecewise" first encodes each by ``PiecewiseLinear``,
             whose knots ``fit_knots`` places; "both" by ``NumbersAndPieces``, which grows like a logarithm far out, so
-            that a density over its latents should see the input by another way too.
+            that a density over its latents should also see the input in another way.
         knots: The number of knots in each column, for the piecewise encoding.
         dropout: The share of hidden activations set to zero in training.
         activation: "leaky_relu" or "silu".
-        n_numbers: The encoding is for this many first columns, the others are fed as they are; by default for all.
-        n_ignored: How many more columns follow that are not for the encoder.
+        n_numbers: How many of the first columns are encoded, by default all; the others are fed as they are.
+        n_ignored: How many more columns follow that the encoder ignores.
 
     Example:
         >>> import torch
@@ -67,7 +67,7 @@ class TabularEncoder(nn.Module):
         if not 0 <= self.n_numbers <= n_features or n_ignored < 0:
             raise ValueError(
                 f"n_numbers = {n_numbers!r} and n_ignored = {n_ignored!r}, but at most n_features = {n_features} "
-                "columns can be numbers, and none of the two may be negative."
+                "columns can be numbers, and neither may be negative."
             )
         self.latent_dim = latent_dim
         self.activation = activation
@@ -95,7 +95,7 @@ class TabularEncoder(nn.Module):
         return torch.cat(columns).to(self.first.weight.device)
 
     def fit_knots(self, X: Tensor | NDArray[Any]) -> Self:
-        """Place the knots of the piecewise encoding on training data; a plain encoder has none and stays as it is.
+        """Place the knots of the piecewise encoding on training data; a plain encoder has none and does not change.
 
         Args:
             X: Training inputs, shape (rows, n_features + n_ignored), finite.
@@ -132,6 +132,6 @@ class TabularEncoder(nn.Module):
         return torch.cat([encoded, x[..., self.n_numbers :]], -1)
 
     def map(self, encoded: Tensor) -> Tensor:
-        """Map what `encode` returns to latents; training encodes its rows once and repeats only this."""
+        """Map what `encode` returns to latents; training encodes each row once, and repeats only this step."""
         latent: Tensor = bound(self.layers(encoded))
         return latent

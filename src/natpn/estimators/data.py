@@ -23,7 +23,7 @@ from natpn.families import Family
 from natpn.model import ArrayInputs, Inputs, TableInputs, Targets
 from natpn.model.answers import Predictive
 from natpn.model.inputs import as_array, n_rows, read_dataset, take
-from natpn.tabular.frames import is_pandas
+from natpn.tabular.input_tables import is_pandas
 
 Floats = NDArray[np.float64]
 Tensors = tuple[Tensor, Tensor, Tensor]

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from natpn.tabular.weights import read_weights
-
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
@@ -40,11 +38,11 @@ def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices
     Raises:
         ValueError: If weights are not one finite number of at least 0 a row, or fewer than 2 rows count.
     """
-    weights = read_weights(sample_weight, n_rows)
-    kept = np.arange(n_rows) if weights.present is None else np.flatnonzero(weights.present)
+    weights = np.ones(n_rows) if sample_weight is None else _read_weights(sample_weight, n_rows)
+    kept = np.flatnonzero(weights)
     if len(kept) < 2:
         raise ValueError(f"A fit needs at least 2 rows, got n_samples={len(kept)}, that is 1 sample")
-    weight = np.ones(len(kept)) if weights.weights is None else weights.weights
+    weight = weights[kept]
     heaviest = int(weight.argmax())
     if weight[heaviest] > (1 - _NOTICED) * weight.sum():
         raise ValueError(
@@ -52,6 +50,35 @@ def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices
             f"{kept[heaviest]}: a fit would see that row alone; give weights nearer to each other"
         )
     return kept, weight
+
+
+def _read_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
+    """Return one weight a row: whole numbers as they are, others with 1 for the largest, as only their ratios matter.
+
+    Raises:
+        ValueError: If they are not one finite number of at least 0 a row, one of them above 0.
+    """
+    try:
+        weights = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("sample_weight: expected numbers, got values that are none: give one weight a row") from None
+    if weights.ndim == 0:
+        weights = np.full(n_rows, float(weights))
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"sample_weight: expected one weight for each of {n_rows} rows, got shape {weights.shape}: give one a row"
+        )
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(
+            f"sample_weight: expected finite numbers of at least 0, got {weights[row]} in row {row}: correct it, or "
+            "give 0 to leave the row out"
+        )
+    if not weights.any():
+        raise ValueError("sample_weight: expected a weight above zero, got zero everywhere: at least 2 rows must count")
+    whole = (weights == np.floor(weights)).all() and weights.sum() < 2**53
+    return weights if whole else weights / weights.max()
 
 
 def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple[Indices, Floats]:

@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from natpn.model import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import Column, TableTransform
-from natpn.tabular.beyond import HALF, SHARE, Ranges
-from natpn.tabular.moments import LIMIT
-from natpn.tabular.strange import MOST
+from natpn.tabular.moments import STANDARDISED_LIMIT as LIMIT
+from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
 
 _FAR = 1e6  # ranges: squares stay within float32
 
@@ -134,6 +133,6 @@ class Columns(nn.Module):
             squared, growth = farthest.square(), farthest.clamp(1.0, self.most)
             surprise = surprise + SHARE * self.log_never[:1] * growth * squared / (squared + HALF**2)
         if self.counts_several:
-            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST))
+            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST_STRANGE))
         parts.append(surprise)
         return torch.cat(parts, 1).float()

@@ -8,13 +8,13 @@ from natpn.families.bernoulli import Bernoulli
 from natpn.families.categorical import Categorical
 from natpn.families.exponential import Exponential
 from natpn.families.gamma import Gamma
-from natpn.families.kinds import DirichletFamily
 from natpn.families.lognormal import LogNormal
 from natpn.families.multinomial import Multinomial
 from natpn.families.multivariate_normal import MultivariateNormal
 from natpn.families.negative_binomial import NegativeBinomial
 from natpn.families.normal import Normal
 from natpn.families.poisson import Poisson
+from natpn.families.shared import DirichletFamily
 from natpn.families.von_mises_fisher import VonMisesFisher
 
 FAMILIES: dict[str, type[Family]] = {

@@ -2,7 +2,7 @@
 
 A family is a frozen value. It turns raw decoder outputs into χ (`link`), targets into sufficient statistics
 (`statistics`), and evidence into a `Posterior`, which calculates in float64 and answers in the evidence's precision.
-What else depends on it, from units to words, it says in the methods of `natpn.families.about`.
+What else depends on it, from units to words, it says in the methods of `natpn.families.description`.
 """
 
 from abc import ABC, abstractmethod
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from natpn.distributions import Distribution
 from natpn.distributions.support import Support
-from natpn.evidence import Evidence, Pool, plus, rounded, weighted_mean
-from natpn.families.about import About
+from natpn.evidence import Evidence, Pool, rounded, weighted_mean
+from natpn.families.description import Description
 from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
@@ -31,7 +31,7 @@ SMALLEST_SHARE = 1e-6
 _LOG_N = 230.0
 
 
-class Family(About, ABC):
+class Family(Description, ABC):
     """A likelihood with its conjugate prior."""
 
     @property
@@ -148,7 +148,7 @@ class Family(About, ABC):
         given = given.expand(self.n_statistics) if given.dim() == 0 else given
         self._check_size(given)
         log_n = torch.log(torch.as_tensor(n, dtype=torch.float64, device=device))
-        prior = rounded((given, None, log_n), self.pool, dtype or torch.get_default_dtype())
+        prior = rounded((given, log_n), self.n_statistics, self.pool, dtype or torch.get_default_dtype())
         if not bool(self._posterior(prior).entropy().isfinite().all()):
             raise ValueError(f"chi: {given.tolist()} with n = {n} is not a proper prior of {self!r}")
         return prior
@@ -226,13 +226,22 @@ class Family(About, ABC):
 
 
 class Posterior(ABC, Generic[F]):
-    """The distribution over a family's parameters, for each row of a batch."""
+    """The distribution over a family's parameters, for each row of a batch.
+
+    Attributes:
+        family: The family.
+        evidence: All evidence, with the prior.
+        dtype: The precision of its answers.
+        mean_statistics: χ of the evidence in float64.
+        n: How many observations the evidence counts for, in float64.
+    """
 
     def __init__(self, family: F, evidence: Evidence) -> None:
         self.family = family
         self.evidence = evidence
         self.dtype = evidence.chi.dtype
-        self.chi, self.carry, log_n = evidence.wide()
+        chi, log_n = evidence.wide()
+        self.mean_statistics = chi[..., : family.n_statistics]
         self.n = log_n.clamp(-_LOG_N, _LOG_N).exp()
 
     def expected_log_likelihood(self, y: Tensor) -> Tensor:
@@ -270,11 +279,6 @@ class Posterior(ABC, Generic[F]):
 
     @abstractmethod
     def _entropy(self) -> Tensor: ...
-
-    @property
-    def mean_statistics(self) -> Tensor:
-        """χ in float64, with all that was carried."""
-        return plus(self.chi, self.carry)
 
 
 def share_of_variance(variance: Tensor, y: Tensor, weight: Tensor) -> float:

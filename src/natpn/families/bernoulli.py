@@ -16,11 +16,20 @@ from torch import Tensor
 
 from natpn.distributions import Bernoulli as BernoulliDistribution
 from natpn.distributions.support import Support, classes
-from natpn.evidence import Evidence, Pool, anchored_mean, minus
-from natpn.families.about import Noise
+from natpn.evidence import Evidence, Pool, weighted_mean
 from natpn.families.base import FEW, Family, Posterior
-from natpn.families.graph import Graph
-from natpn.families.kinds import dirichlet_entropy, share_of_entropy
+from natpn.families.description import Graph, Noise
+from natpn.families.shared import dirichlet_entropy, share_of_entropy
+
+
+def with_failure(chi: Tensor) -> Tensor:
+    """Return (p, 1 − p), where χ may be p alone."""
+    return chi if chi.shape[-1] == 2 else torch.cat([chi, 1 - chi], -1)
+
+
+def pool_with_failure(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) -> Tensor:
+    """Pool (p, 1 − p), so that 1 − p has digits of its own where p is nearly 1."""
+    return weighted_mean(with_failure(a), a_share, with_failure(b), b_share)
 
 
 def _quantiles(predictive: BernoulliDistribution, levels: Tensor) -> Tensor:
@@ -46,8 +55,8 @@ class Bernoulli(Family):
 
     @property
     def pool(self) -> Pool:
-        """Keep the digits of 1 − χ as well as those of χ."""
-        return anchored_mean
+        """Pool p and 1 − p."""
+        return pool_with_failure
 
     @property
     def n_statistics(self) -> int:
@@ -95,8 +104,7 @@ class BernoulliPosterior(Posterior[Bernoulli]):
 
     def __init__(self, family: Bernoulli, evidence: Evidence) -> None:
         super().__init__(family, evidence)
-        self.failure = minus(torch.ones_like(self.chi), self.chi, self.carry)[..., 0]
-        self.success = self.mean_statistics[..., 0]
+        self.success, self.failure = with_failure(evidence.wide()[0]).unbind(-1)
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         chosen = torch.where(y > 0.5, self.success, self.failure)

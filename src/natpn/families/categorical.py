@@ -17,8 +17,8 @@ from torch import Tensor
 from natpn.distributions import Categorical as CategoricalDistribution
 from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence
-from natpn.families.graph import Graph
-from natpn.families.kinds import DirichletFamily, DirichletPosterior
+from natpn.families.description import Graph
+from natpn.families.shared import DirichletFamily, DirichletPosterior
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from natpn.families.description import Graph
 from natpn.families.gamma import Gamma
-from natpn.families.graph import Graph
 
 
 @dataclass(frozen=True, repr=False)

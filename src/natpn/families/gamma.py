@@ -21,9 +21,8 @@ from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior, positive_parameter
-from natpn.families.graph import Graph, entropy_at
-from natpn.families.kinds import PositiveMeanFamily
-from natpn.families.scaling import REACH, Floats
+from natpn.families.description import REACH, Floats, Graph, entropy_at
+from natpn.families.shared import PositiveMeanFamily
 from natpn.special import digamma_remainder, gamma_entropy
 
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from natpn.distributions import LogStudentT
 from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
-from natpn.families.graph import Graph, entropy_at
+from natpn.families.description import REACH, Floats, Graph, entropy_at
 from natpn.families.normal import Normal, NormalPosterior, without_quantiles
-from natpn.families.scaling import REACH, Floats
 
 _SKEWED = 0.3
 _RATIO = 2.0  # of large to small targets, below which a logarithm is as good as a straight line
@@ -72,7 +70,7 @@ class LogNormal(Normal):
             "the median of the predictive distribution, which has no mean",
             predict=lambda predictive: predictive.loc.exp(),
             deviation=False,
-            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log() + posterior.mean_statistics[..., 0],
+            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log() + posterior.mean,
             left_out=(
                 without_quantiles("exp of "),
                 "The standard deviation is left out: the predictive distribution has none.",
@@ -105,9 +103,9 @@ class LogNormalPosterior(NormalPosterior):
     def predictive(self) -> LogStudentT:
         """Return the exponential of Student's t with n degrees of freedom: it has quantiles but no moments."""
         t = super().predictive()
-        return LogStudentT(t.loc, t.scale, t.df, t.loc_carry, self.dtype)
+        return LogStudentT(t.loc, t.scale, t.df, self.dtype)
 
     def likelihood(self) -> LogStudentT:
         """Return the log-normal with the posterior mean parameters."""
         t = super().likelihood()
-        return LogStudentT(t.loc, t.scale, torch.full_like(t.df, torch.inf), t.loc_carry, self.dtype)
+        return LogStudentT(t.loc, t.scale, t.df, self.dtype)

@@ -20,9 +20,8 @@ from natpn.distributions import DirichletMultinomial
 from natpn.distributions.base import INFINITE
 from natpn.distributions.support import Support, count_vectors
 from natpn.evidence import Evidence
-from natpn.families.graph import COORDINATES, COUNT_ENTROPY, Graph
-from natpn.families.kinds import DirichletFamily, DirichletPosterior
-from natpn.families.scaling import Floats
+from natpn.families.description import COORDINATES, COUNT_ENTROPY, Floats, Graph
+from natpn.families.shared import DirichletFamily, DirichletPosterior
 from natpn.special import deviance, digamma_remainder, factorial_remainder
 
 

@@ -25,30 +25,25 @@ from torch import Tensor
 from natpn.distributions import MultivariateT
 from natpn.distributions.multivariate_t import log_determinant, mahalanobis
 from natpn.distributions.support import Support, vectors
-from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
+from natpn.evidence import Evidence, Pool, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, whole_parameter
-from natpn.families.graph import COORDINATES, Graph, entropy_at
-from natpn.families.scaling import Floats, mean_and_deviation
+from natpn.families.description import COORDINATES, Floats, Graph, entropy_at, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
 
 _SMALLEST_SCALE = 1e-3
 _LARGEST = 1e6
 
 
-def pool_mean_and_factor(
-    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
-) -> tuple[Tensor, Tensor]:
+def pool_mean_and_factor(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) -> Tensor:
     """Pool (mean, Cholesky factor of the covariance)."""
     d = (math.isqrt(9 + 8 * a.shape[-1]) - 3) // 2
-    total, carry = anchored_mean(a, a_carry, a_share, b, b_carry, b_share)
-    a, b = plus(a, a_carry), plus(b, b_carry)
+    mean = anchored_mean(a[..., :d], a_share, b[..., :d], b_share)
     roots = [(share.clamp(min=1e-300).sqrt() * (share > 0)).unsqueeze(-1) for share in (a_share, b_share)]
     rows = [root * unpack(x[..., d:], d).mT for root, x in zip(roots, (a, b), strict=True)]
     apart = roots[0] * roots[1] * (b - a)[..., :d].unsqueeze(-2)
     upper = torch.linalg.qr(torch.cat([*torch.broadcast_tensors(*rows), apart], -2)).R
     signs = torch.where(upper.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).detach()
-    packed = pack((signs.unsqueeze(-1) * upper).mT)
-    return torch.cat([total[..., :d], packed], -1), torch.cat([carry[..., :d], torch.zeros_like(packed)], -1)
+    return torch.cat([mean, pack((signs.unsqueeze(-1) * upper).mT)], -1)
 
 
 def unpack(packed: Tensor, d: int) -> Tensor:
@@ -174,9 +169,7 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
     def __init__(self, family: MultivariateNormal, evidence: Evidence) -> None:
         super().__init__(family, evidence)
         d = self.family.dimension
-        self.mean = self.chi[..., :d]
-        self.mean_carry = None if self.carry is None else self.carry[..., :d]
-        self.factor = unpack(self.mean_statistics[..., d:], d)
+        self.mean, self.factor = self.mean_statistics[..., :d], unpack(self.mean_statistics[..., d:], d)
 
     def _steps(self) -> tuple[Tensor, Tensor]:
         """Return a_j = (n + j)/2 and Σ_j [φ(a_j) + log(1 + j/n)]."""
@@ -187,7 +180,7 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         d = self.family.dimension
-        distance = mahalanobis(self.factor, minus(y, self.mean, self.mean_carry))
+        distance = mahalanobis(self.factor, y - self.mean)
         quadratic = (1 + (d - 1) / self.n) * distance + d / self.n
         return 0.5 * (self._steps()[1] - quadratic) - d * HALF_LOG_2PI - log_determinant(self.factor)
 
@@ -205,8 +198,8 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
     def predictive(self) -> MultivariateT:
         """Return the multivariate t with n degrees of freedom."""
         factor = self.factor * (1 + 1 / self.n).sqrt().unsqueeze(-1).unsqueeze(-1)
-        return MultivariateT(self.mean, factor, self.n, self.mean_carry, self.dtype)
+        return MultivariateT(self.mean, factor, self.n, self.dtype)
 
     def likelihood(self) -> MultivariateT:
         """Return the Normal with mean m and covariance S."""
-        return MultivariateT(self.mean, self.factor, torch.full_like(self.n, torch.inf), self.mean_carry, self.dtype)
+        return MultivariateT(self.mean, self.factor, torch.full_like(self.n, torch.inf), self.dtype)

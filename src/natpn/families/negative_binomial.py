@@ -28,9 +28,9 @@ from natpn.distributions.negative_binomial import log_prob
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
 from natpn.families.base import Family, Posterior, positive_parameter
-from natpn.families.graph import COUNT_ENTROPY, COUNT_QUANTILES, Graph
-from natpn.families.kinds import PositiveMeanFamily, dirichlet_entropy
+from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.poisson import Poisson
+from natpn.families.shared import PositiveMeanFamily, dirichlet_entropy
 from natpn.special import digamma_remainder, widen
 
 

@@ -21,11 +21,9 @@ from torch import Tensor
 
 from natpn.distributions import StudentT
 from natpn.distributions.support import Support, reals
-from natpn.evidence import Evidence, Pool, anchored_mean, minus, plus
-from natpn.families.about import Noise
+from natpn.evidence import Evidence, Pool, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
-from natpn.families.graph import Graph, entropy_at
-from natpn.families.scaling import Floats, mean_and_deviation
+from natpn.families.description import Floats, Graph, Noise, entropy_at, mean_and_deviation
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
 
 _SMALLEST_VARIANCE = 1e-6
@@ -42,14 +40,11 @@ def normal_crps(error: Tensor, scale: Tensor) -> Tensor:
     return result
 
 
-def pool_mean_and_variance(
-    a: Tensor, a_carry: Tensor | None, a_share: Tensor, b: Tensor, b_carry: Tensor | None, b_share: Tensor
-) -> tuple[Tensor, Tensor]:
+def pool_mean_and_variance(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) -> Tensor:
     """Pool (mean, variance): the mean of the variances plus the variance of the means."""
-    total, carry = anchored_mean(a, a_carry, a_share, b, b_carry, b_share)
-    apart = (plus(b, b_carry) - plus(a, a_carry))[..., :1]
-    between = a_share * b_share * apart.square()
-    return torch.cat([total[..., :1], total[..., 1:] + between], -1), carry
+    total = anchored_mean(a, a_share, b, b_share)
+    between = a_share * b_share * (b - a)[..., :1].square()
+    return torch.cat([total[..., :1], total[..., 1:] + between], -1)
 
 
 def without_quantiles(of: str = "") -> str:
@@ -189,12 +184,10 @@ class NormalPosterior(Posterior[Normal]):
 
     def __init__(self, family: Normal, evidence: Evidence) -> None:
         super().__init__(family, evidence)
-        self.mean = self.chi[..., 0]
-        self.mean_carry = None if self.carry is None else self.carry[..., 0]
-        self.variance = self.mean_statistics[..., 1]
+        self.mean, self.variance = self.mean_statistics.unbind(-1)
 
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
-        squared = minus(y, self.mean, self.mean_carry).square() / self.variance
+        squared = (y - self.mean).square() / self.variance
         return -HALF_LOG_2PI - 0.5 * (self.variance.log() - digamma_remainder(self.n / 2) + squared + 1 / self.n)
 
     def _entropy(self) -> Tensor:
@@ -205,7 +198,7 @@ class NormalPosterior(Posterior[Normal]):
     def predictive(self) -> StudentT:
         """Return Student's t with n degrees of freedom."""
         scale = (self.variance * (1 + 1 / self.n)).sqrt()
-        return StudentT(self.mean, scale, self.n, self.mean_carry, self.dtype)
+        return StudentT(self.mean, scale, self.n, self.dtype)
 
     def loss(self, y: Tensor, weight: Tensor) -> float:
         """Return the logarithm of the mean CRPS, as if the predictive were Normal: by −log p single rows would decide.
@@ -218,5 +211,4 @@ class NormalPosterior(Posterior[Normal]):
 
     def likelihood(self) -> StudentT:
         """Return the Normal with mean m and variance v."""
-        infinite = torch.full_like(self.n, torch.inf)
-        return StudentT(self.mean, self.variance.sqrt(), infinite, self.mean_carry, self.dtype)
+        return StudentT(self.mean, self.variance.sqrt(), torch.full_like(self.n, torch.inf), self.dtype)

@@ -20,9 +20,8 @@ from natpn.distributions import NegativeBinomial as NegativeBinomialDistribution
 from natpn.distributions.support import Support, counts
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior
-from natpn.families.graph import COUNT_ENTROPY, COUNT_QUANTILES, Graph
-from natpn.families.kinds import PositiveMeanFamily
-from natpn.families.scaling import Floats
+from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Floats, Graph
+from natpn.families.shared import PositiveMeanFamily
 from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, narrow, widen
 
 _LARGE_COUNTS = 30.0

@@ -22,8 +22,7 @@ from natpn.distributions.support import Support, unit_vectors
 from natpn.distributions.von_mises_fisher import direction, length_gap, log_constant, mean_length
 from natpn.evidence import Evidence
 from natpn.families.base import FEW, Family, Posterior, positive_parameter, whole_parameter
-from natpn.families.graph import COORDINATES, Graph
-from natpn.families.scaling import Floats
+from natpn.families.description import COORDINATES, Floats, Graph
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,11 +1,9 @@
 """Networks: encoder, decoder and density → posterior; single, and combined to an ensemble."""
 
 from natpn.network.budgets import BUDGETS, Budget, GradualBudget, LearnedBudget
-from natpn.network.bypass import PrincipalComponents
-from natpn.network.default import default_network
+from natpn.network.default import PrincipalComponents, default_network
 from natpn.network.ensemble import NaturalPosteriorEnsemble
-from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
-from natpn.network.normalisation import LatentNormalisation
+from natpn.network.natural_posterior import LatentNormalisation, NaturalPosteriorNetwork, Prediction
 
 __all__ = [
     "BUDGETS",

@@ -14,15 +14,19 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import batch_norm
 
+from natpn import parallel
 from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.densities import get as get_density
-from natpn.encoders.base import check_positive
+from natpn.encoders.base import bound, check_positive
 from natpn.evidence import Evidence, rounded
 from natpn.families import Family, Posterior
 from natpn.network import budgets
-from natpn.network.normalisation import LatentNormalisation
+
+_MOMENTUM = 0.05  # the weight of a new batch in the running averages of latents
+_EPSILON = 1e-5  # added to their variances
 
 
 class Prediction(NamedTuple):
@@ -35,6 +39,59 @@ class Prediction(NamedTuple):
 
     posterior: Posterior[Any]
     evidence: Evidence
+
+
+class LatentNormalisation(nn.Module):
+    """Normalise every latent feature to mean 0 and variance 1, over all but the last dimension.
+
+    z = (f − m)/√(v + ε), with m and v of the batch in training mode (over all processes, if there are several) and
+    their running averages in evaluation mode; nothing in it is learned. Without it an encoder may shrink the latent
+    space until every density is high, or spread it until none is. The staged scheme leaves m = 0 and v = 1 as they are:
+    there the density is fitted afterwards and cannot pull.
+
+    A batch of one row has no variance; it is normalised by the running averages and leaves them as they are.
+
+    Args:
+        latent_dim: The size of the last dimension.
+    """
+
+    running_mean: Tensor
+    running_variance: Tensor
+
+    def __init__(self, latent_dim: int) -> None:
+        super().__init__()
+        check_positive(latent_dim=latent_dim)
+        self.register_buffer("running_mean", torch.zeros(latent_dim))
+        self.register_buffer("running_variance", torch.ones(latent_dim))
+
+    @property
+    def factor(self) -> Tensor:
+        """What latents less the running mean are multiplied with."""
+        return (self.running_variance + _EPSILON).rsqrt()
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """Normalise latents of shape (..., latent_dim), cut at the encoders' limit."""
+        latent = bound(latent.to(self.running_mean.dtype))
+        flat = latent.reshape(-1, latent.shape[-1])
+        rows = flat.shape[0] * parallel.world_size()
+        if not self.training or rows < 2:
+            return (latent - self.running_mean) * self.factor
+        if parallel.world_size() == 1:
+            running = self.running_mean, self.running_variance
+            result: Tensor = batch_norm(flat, *running, training=True, momentum=_MOMENTUM, eps=_EPSILON)
+            return result.reshape(latent.shape)
+        count = parallel.total(flat.new_tensor(flat.shape[0]))
+        mean = parallel.differentiable_total(flat.sum(0)) / count
+        variance = parallel.differentiable_total((flat - mean).square().sum(0)) / count
+        with torch.no_grad():
+            self.running_mean.lerp_(mean, _MOMENTUM)
+            self.running_variance.lerp_(variance * (rows / (rows - 1)), _MOMENTUM)
+        return (latent - mean) * (variance + _EPSILON).rsqrt()
+
+    @torch.no_grad()
+    def settle(self, latent: Tensor) -> None:
+        """Set the running mean to that of latents as the encoder returns them; the running variance stays."""
+        self.running_mean.copy_(bound(latent.to(self.running_mean.dtype)).flatten(0, -2).mean(0))
 
 
 class NaturalPosteriorNetwork(nn.Module):
@@ -108,13 +165,13 @@ class NaturalPosteriorNetwork(nn.Module):
     @property
     def prior(self) -> Evidence:
         """What is believed without any evidence."""
-        exact = (self.prior_chi.double(), None, self.prior_log_n.double())
-        return rounded(exact, self.family.pool, self.decoder.weight.dtype)
+        exact = self.prior_chi.double(), self.prior_log_n.double()
+        return rounded(exact, self.family.n_statistics, self.family.pool, self.decoder.weight.dtype)
 
     def see_targets(self, y: Tensor, weight: Tensor) -> None:
         """Take the marginal of training targets as the prior, if it is to be that."""
         if self.has_marginal_prior:
-            chi, _, log_n = self.family.marginal(y, weight).wide()
+            chi, log_n = self.family.marginal(y, weight).wide()
             self.prior_chi.copy_(chi)
             self.prior_log_n.copy_(log_n)
 
@@ -157,8 +214,9 @@ class NaturalPosteriorNetwork(nn.Module):
 
     def predict(self, evidence: Evidence) -> Prediction:
         """Return the Bayesian update of the prior by the evidence, of which at most e^`LARGEST` observations count."""
-        chi, carry, log_n = evidence.wide()
-        counted = rounded((chi, carry, log_n.clamp(max=budgets.LARGEST)), evidence.pool, evidence.chi.dtype)
+        chi, log_n = evidence.wide()
+        exact = chi, log_n.clamp(max=budgets.LARGEST)
+        counted = rounded(exact, self.family.n_statistics, evidence.pool, evidence.chi.dtype)
         return Prediction(self.family.posterior(self.prior + counted), evidence)
 
     def forward(self, x: Tensor) -> Prediction:
@@ -182,7 +240,8 @@ def _checked_prior(family: Family, prior: Evidence | None) -> tuple[Tensor, Tens
             f"prior: expected {family.n_statistics} statistics and one number of observations, as family.prior() makes "
             f"them, got chi of shape {tuple(prior.chi.shape)}"
         )
-    chi, _, log_n = prior.wide()
+    chi, log_n = prior.wide()
+    chi = chi[: family.n_statistics]
     if not bool(chi.isfinite().all() & log_n.isfinite()):
         raise ValueError("prior: expected finite chi and log_n, got NaN or inf; make it with family.prior(chi, n)")
     return chi.detach().clone(), log_n.detach().clone()

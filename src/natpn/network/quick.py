@@ -19,7 +19,7 @@ from natpn.encoders import TabularEncoder
 from natpn.encoders.base import LIMIT, Activation, Dropout, SmoothActivation
 from natpn.encoders.piecewise import NumbersAndPieces
 from natpn.network.budgets import CORNER, FAR, OUTSIDE, Budget, GradualBudget
-from natpn.network.bypass import PrincipalComponents
+from natpn.network.default import PrincipalComponents
 from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 

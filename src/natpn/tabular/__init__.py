@@ -3,10 +3,11 @@
 from natpn.tabular.base import Column
 from natpn.tabular.boolean import BooleanColumn
 from natpn.tabular.category import CategoryColumn
+from natpn.tabular.cells import CellError, CellTypeError
+from natpn.tabular.column_kinds import KINDS
 from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
-from natpn.tabular.errors import CellError, CellTypeError
-from natpn.tabular.kinds import KINDS
+from natpn.tabular.input_tables import ColumnsError
 from natpn.tabular.number import NumberColumn
 from natpn.tabular.transform import TableTransform
 
@@ -17,6 +18,7 @@ __all__ = [
     "CellError",
     "CellTypeError",
     "Column",
+    "ColumnsError",
     "DateColumn",
     "EmptyColumn",
     "NumberColumn",

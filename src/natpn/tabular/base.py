@@ -1,10 +1,10 @@
-"""What every kind of column states of itself: its values and texts, how it is fitted, encoded, described and saved.
+"""What every kind of column states about itself: its values and texts, how it is fitted, encoded, described and saved.
 
-Whatever depends on the kind of a column is stated in the file of that kind, in plain values; the server, the report,
-the export and the command line ask for it here and know no kinds.
+Whatever depends on the kind of a column is stated in the file of that kind. The server, the report, the export and the
+command line ask for it by the names here and know no kinds.
 
-An event that training never had in N rows, a first missing value or a new value in a column that was constant, gets
-the probability 1 / (N + 2) of the rule of succession. Its logarithm is the row's surprise in that column.
+An event that training never had in N rows, such as a first missing value or a new value in a column that was constant,
+gets the probability 1 / (N + 2) of the rule of succession. Its logarithm is the row's surprise in that column.
 """
 
 from abc import ABC, abstractmethod
@@ -14,19 +14,16 @@ from math import log
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask
 from natpn.tabular.config import Fields
-from natpn.tabular.moments import standardised_flags
+from natpn.tabular.moments import Arithmetic, standardised_flags
 from natpn.tabular.texts import brief, shown
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 
 class Encoder(Protocol):
-    """What encodes a column, or several side by side."""
+    """A column, or several that are encoded at once."""
 
     @property
     def n_numbers(self) -> int:
@@ -36,10 +33,21 @@ class Encoder(Protocol):
     def n_flags(self) -> int:
         """How many 0/1 columns they become."""
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0."""
+
+
+def encode_in_turn(encoders: Iterable[Encoder], cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats:
+    """Let encoders write their columns one after the other, and return the sum of the surprise of each row."""
+    surprise = np.zeros(len(numbers))
+    number = flag = 0
+    for encoder in encoders:
+        next_number, next_flag = number + encoder.n_numbers, flag + encoder.n_flags
+        event = encoder.encode_next(cells, numbers[:, number:next_number], flags[:, flag:next_flag])
+        if event is not None:
+            surprise += event
+        number, flag = next_number, next_flag
+    return surprise
 
 
 @dataclass(frozen=True)
@@ -57,20 +65,20 @@ class Column(ABC):
     missing: float
 
     kind: ClassVar[str]
-    words: ClassVar[tuple[str, str]]  # for a person: one such column, and several
-    types: ClassVar[tuple[type, ...]] = ()  # of objects that are values of such a column
-    conversion: ClassVar[str] = ""  # the function of pandas that makes such values of texts
-    numeric: ClassVar[bool] = False  # whether its values are floats, as is any text that float64 reads
+    words: ClassVar[tuple[str, str]]  # for people: one such value, and several
+    types: ClassVar[tuple[type, ...]] = ()  # whose instances are values of such a column
+    conversion: ClassVar[str] = ""  # the function of pandas that turns texts into such values
+    numeric: ClassVar[bool] = False  # whether its values are floats
     keeps_texts: ClassVar[bool] = False  # whether it takes the texts of a file as they are
 
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
-        """Say whether objects of these types, of which there is at least one, are all values of such a column."""
+        """Say whether objects of all these types, of which there is at least one, are values of such a column."""
         return all(issubclass(kind, cls.types) for kind in types)
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are not those of such a column; by default all: texts never make one.
+        """Return which of some texts are no values of such a column; by default all, so that texts never make one.
 
         Args:
             texts: The distinct texts of a column, without those that stand for missing values everywhere.
@@ -85,7 +93,7 @@ class Column(ABC):
         """Return the value that a text stands for in any such column, None if it stands for a missing one.
 
         Raises:
-            ValueError: If it stands for nothing there; with that fact.
+            ValueError: If it stands for no value; the message says so.
         """
 
     @classmethod
@@ -98,24 +106,27 @@ class Column(ABC):
         return f"{shown(text)} is not like the others"
 
     @classmethod
-    @abstractmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for values that `parse` returned: a function of pyarrow, and its arguments."""
+        """Return the type of Arrow for values that `parse` returned: a function of pyarrow and its arguments.
+
+        By default they are texts.
+        """
+        return ("string",)
 
     @property
     def arrow(self) -> tuple[str, ...]:
-        """The type of Arrow for the values of this column, whichever of them there are."""
+        """The type of Arrow for the values of this column, even if all are missing."""
         return self.arrow_of(())
 
     @classmethod
     @abstractmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> "Column":
+    def fit(cls, name: str, cells: Cells) -> "Column":
         """Learn the column from its training values."""
 
     @property
-    @abstractmethod
     def n_numbers(self) -> int:
-        """How many columns of numbers it becomes."""
+        """How many columns of numbers it becomes; by default 0."""
+        return 0
 
     @property
     def n_flags(self) -> int:
@@ -124,19 +135,15 @@ class Column(ABC):
 
     @classmethod
     def encoders(cls, columns: Sequence[Self]) -> Sequence[Encoder]:
-        """Return what encodes columns of the kind that stand side by side; by default each itself."""
+        """Return what encodes neighbouring columns of this kind; by default each encodes itself."""
         return columns
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Encode the next of some columns."""
         return self.encode(next(cells), numbers, flags)
 
     @abstractmethod
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
     def read_text(self, text: str, written: Written = PLAIN) -> Any:
@@ -147,12 +154,12 @@ class Column(ABC):
             written: How the file that it is from writes values.
 
         Raises:
-            ValueError: If it stands for nothing here; with that fact.
+            ValueError: If it stands for no value here; the message says so.
         """
         return self.parse(text, written, written.units.get(self.name, ""))
 
     def read_json(self, value: Any) -> Any:
-        """Return a value of JSON that is neither a text nor null as the column takes it; by default none is.
+        """Return a value of JSON, neither a text nor null, as the column takes it; by default it takes none.
 
         Raises:
             ValueError: If it takes no such value; with what was expected, what came, and the cure.
@@ -162,7 +169,7 @@ class Column(ABC):
     @property
     @abstractmethod
     def expected(self) -> str:
-        """What a text has to be that is a value of the column, as errors say it."""
+        """What values of the column look like, as errors say it."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -171,34 +178,34 @@ class Column(ABC):
         return {"type": ["string", "null"], "description": f"{words}. null if it is not known."}
 
     @property
-    @abstractmethod
     def usual(self) -> Any:
-        """A value that is nothing special here, as JSON writes it; None if there is none."""
+        """An ordinary value of this column, as JSON writes it; None if there is none."""
+        return None
 
     @abstractmethod
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations.
 
-        For values that have a probability p instead, it is √(2 log(p_max / p)), where p_max is that of the most usual
-        value: a Gaussian's density falls by the same factor so many deviations from its mean.
+        For values that have a probability p instead, this is √(2 log(p_max / p)), where p_max is the probability of the
+        most frequent value: that many deviations from its mean, a Gaussian's density has fallen by the same factor.
         """
 
     @property
     @abstractmethod
     def facts(self) -> str:
-        """What it holds, in a few words for a person."""
+        """What it holds, in a few words for people."""
 
     def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
-        """Say what training had, in a few words for a person; by default `facts`.
+        """Say what training had, in a few words for people; by default `facts`.
 
         Args:
-            value: Writes a value as the reader's page does.
+            value: Writes a value as the rest of the page does.
             share: Likewise a share.
         """
         return self.facts
 
     def all_differ(self, cells: Cells) -> bool:
-        """Say whether nearly every row has a value of its own, of a type that may name the rows.
+        """Say whether nearly every row has a value of its own, and such values may be names of rows.
 
         Args:
             cells: The training values.
@@ -207,26 +214,26 @@ class Column(ABC):
 
     @property
     def bounds(self) -> dict[int, tuple[float, float]]:
-        """The smallest and the largest in training of those encoded numbers, by place, that are strange beyond."""
+        """The training range of each encoded number, by its place, that is strange outside of that range."""
         return {}
 
     @property
     def arithmetic(self) -> Arithmetic | None:
-        """How it encodes a number; None if its values are no numbers, and no graph of tensors can read them."""
+        """How it encodes a number; None if its values are no numbers, so that no graph of tensors can read them."""
         return None
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The column in words and numbers that JSON can hold."""
+        """What training had, in words and numbers that JSON can hold."""
         return {"missing": self.missing}
 
     @property
     def described(self) -> dict[str, Any]:
-        """The summary for who sends values: all that is written in it as a value may be sent back."""
+        """The summary for clients of a server: each value in it is written as a client has to send it."""
         return self.summary
 
     def to_config(self) -> dict[str, Any]:
-        """Return everything the column knows, as JSON can hold it."""
+        """Return everything the column has learned, as JSON can hold it."""
         return {"kind": self.kind, **asdict(self)}
 
     @classmethod
@@ -246,12 +253,12 @@ class Column(ABC):
         return cls(**common, **cls._read(read))
 
     @classmethod
-    @abstractmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
-        """Return the checked fields that not every kind has."""
+        """Return the checked fields that this kind has beside those of `Column`."""
+        return {}
 
     def as_rare_as(self, other: "Column") -> Self:
-        """Return this column, with events that it never had as rare as another of that name says."""
+        """Return this column, with events that it never had as rare as in another column of that name."""
         return replace(self, n_rows=other.n_rows)
 
     @property
@@ -265,20 +272,34 @@ class Column(ABC):
         return standardised_flags(self.missing) if 0 < self.missing < 1 else None
 
     @property
-    def missing_oddness(self) -> NDArray[np.float64]:
-        """How unusual a missing value is, in standard deviations."""
-        return odds_of(np.log(self.missing) if self.missing else self.log_never)
+    def arithmetic_of_missing(self) -> tuple[tuple[float, float, float], ...]:
+        """That column as one of the flags of `Arithmetic`, if there is one."""
+        if self.missing_flag is None:
+            return ()
+        no, yes = self.missing_flag
+        return ((yes, no, no),)
 
-    def new_events(
-        self, missing: NDArray[np.bool_], changed: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.float64] | None:
+    def flag_missing(self, missing: Mask, flags: Encoded) -> None:
+        """Write the last 0/1 column, if it has one that says whether the value is missing."""
+        if self.missing_flag is not None:
+            no, yes = self.missing_flag
+            flags[:, -1] = np.where(missing, yes, no)
+
+    def new_events(self, missing: Mask, changed: Mask | None = None) -> Floats | None:
         """Return the surprise of first missing values, and of values in which a constant column changed."""
         event = missing if not self.missing else None
         if changed is not None:
             event = changed if event is None else event | changed
         return np.where(event, self.log_never, 0.0) if event is not None and event.any() else None
 
+    def score_events(self, score: Floats, missing: Mask, changed: Mask | None = None) -> Floats:
+        """Put into the oddness of values that of missing ones, and of those in which a constant column changed."""
+        score[missing] = oddness_of(np.log(self.missing) if self.missing else self.log_never)
+        if changed is not None:
+            score[changed] = oddness_of(self.log_never)
+        return score
 
-def odds_of(log_share: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """Return √(−2 · log-probability): how many deviations out a Gaussian's density has fallen as far."""
+
+def oddness_of(log_share: Floats | float) -> Floats:
+    """Return √(−2 · log-probability): how many deviations from its mean a Gaussian's density has fallen as far."""
     return np.asarray(np.sqrt(-2 * np.minimum(log_share, 0.0)))

@@ -5,17 +5,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic, if_missing
-from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.base import Column, oddness_of
+from natpn.tabular.cells import BOOLEAN_TYPES, Cells, Encoded, Floats, Mask, map_to_floats, text_of, unlike_training
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_booleans
-from natpn.tabular.moments import standardised_flags
-from natpn.tabular.objects import BOOLEANS
-from natpn.tabular.texts import TRUTHS, brief, truth_of_text
-from natpn.tabular.weights import Weights
+from natpn.tabular.moments import Arithmetic, standardised_flags
+from natpn.tabular.texts import TRUTHS, truth_of_text
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -31,7 +26,7 @@ class BooleanColumn(Column):
 
     kind = "boolean"
     words = ("truth value", "truth values")
-    types = BOOLEANS
+    types = BOOLEAN_TYPES
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
@@ -45,22 +40,20 @@ class BooleanColumn(Column):
 
     @classmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for such truth values."""
+        """Return the type of Arrow for truth values."""
         return ("bool_",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        truths = weights.rows(to_booleans(cells, name))
+        truths = _to_booleans(cells, name)
         missing = np.isnan(truths)
-        weight = None if weights.weights is None else weights.weights[~missing]
-        true = float(np.average(truths[~missing], weights=weight))
-        return cls(name, weights.n_rows, weights.share(missing), true)
+        return cls(name, len(truths), float(missing.mean()), float(truths[~missing].mean()))
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """A flag, or a constant, and whether it is missing."""
-        missing = if_missing(self.missing_flag)
+        """A flag or a constant, and a flag for missing values."""
+        missing = self.arithmetic_of_missing
         if self.true in (0, 1):
             return Arithmetic((), missing, self.true, 0.0)
         no, yes = standardised_flags(self.true)
@@ -68,41 +61,30 @@ class BooleanColumn(Column):
 
     @property
     def _instead(self) -> float:
-        """What a missing value is encoded as: the usual one the first time, so that the row looks like training's."""
+        """What a missing value is encoded as: a first one as the more frequent value, so that the row looks usual."""
         no, yes = standardised_flags(self.true)
         return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
 
     @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
-
-    @property
     def n_flags(self) -> int:
-        """One, none if it is constant, and one more if training had missing values."""
+        """One unless it is constant, and one more if training had missing values."""
         return int(0 < self.true < 1) + int(self.missing_flag is not None)
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
-        truths = to_booleans(cells, self.name)
+        truths = _to_booleans(cells, self.name)
         missing = np.isnan(truths)
         if 0 < self.true < 1:
             no, yes = standardised_flags(self.true)
             flags[:, 0] = np.where(missing, self._instead, np.where(truths == 1, yes, no))
-        if self.missing_flag is not None:
-            no, yes = self.missing_flag
-            flags[:, -1] = np.where(missing, yes, no)
+        self.flag_missing(missing, flags)
         return self.new_events(missing, self._changed(truths))
 
-    def read_json(self, value: Any) -> bool:
+    def read_json(self, value: Any) -> Any:
         """Return true or false."""
         if type(value) is bool:
             return value
-        raise ValueError(
-            f"expected {self.expected}, got {brief(value)}. Write one of them, or null if it is not known."
-        )
+        return super().read_json(value)
 
     @property
     def expected(self) -> str:
@@ -119,20 +101,16 @@ class BooleanColumn(Column):
         """The more frequent one."""
         return self.true > 0.5
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""
-        truths = to_booleans(cells, self.name)
+        truths = _to_booleans(cells, self.name)
         usual = max(self.true, 1 - self.true)
         share = np.where(truths == 1, self.true, 1 - self.true)
         with np.errstate(divide="ignore"):
-            score = odds_of(np.log(share / usual))
-        score[np.isnan(truths)] = self.missing_oddness
-        changed = self._changed(truths)
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+            score = oddness_of(np.log(share / usual))
+        return self.score_events(score, np.isnan(truths), self._changed(truths))
 
-    def _changed(self, truths: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def _changed(self, truths: Floats) -> Mask | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
 
     @property
@@ -152,3 +130,24 @@ class BooleanColumn(Column):
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
         return {"true": read.number("true", 0, 1)}
+
+
+def _to_booleans(cells: Cells, name: str) -> Floats:
+    """Return 1 for true, 0 for false, NaN for missing.
+
+    Raises:
+        ValueError: If a value is no truth value.
+    """
+    if cells.form == "boolean":
+        return np.asarray(cells.values, np.float64)
+    if cells.form == "date" and not cells.is_empty():
+        raise ValueError(f"Column {name!r} has dates, but it had truth values in training. Convert it, or fit again.")
+    return map_to_floats(cells.to_list(), name, _truth_of_value)
+
+
+def _truth_of_value(value: Any) -> float | None:
+    try:
+        return truth_of_text(text_of(value))
+    except ValueError:
+        fact = f"{value!r:.80} is no truth value"
+    raise ValueError(unlike_training(fact, "true and false", "Write True, False, 1 or 0"))

@@ -1,43 +1,40 @@
 """Categories: a 0/1 column for each frequent level, one for the rare ones together, and one for missing values.
 
 A level is kept if training had it in at least 2 rows and in at least 0.1 % of them, and at most 64 are. Rare and unseen
-levels share the column "other" if training had rare ones. Two columns that would always say the opposite are one. A
+levels share the column "other" if training had rare ones. Of two columns that would always be opposites, one is left. A
 value that no column stands for, unseen or missing for the first time, is encoded as the most frequent one: the row then
-looks like one that training had, and that it is none the surprise says.
+looks like one that training had, and only the surprise says that it is not.
 
 The surprise of an unseen level is log((s + 1) / (N + 2)), where s of the training levels were seen once (Good-Turing):
-in a column of identifiers new levels are nothing new, in a closed set they are.
+new levels are ordinary in a column of identifiers, and surprising in a closed set.
 """
 
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.base import Column, oddness_of
+from natpn.tabular.cells import Cells, Encoded, Floats, Places, to_levels
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_levels
 from natpn.tabular.moments import standardised_flags
 from natpn.tabular.texts import find_number, is_mark
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
 MIN_SHARE = 0.001
-# Of more rare levels than these only hashes are kept.
+# If there are more rare levels than these, only their hashes are kept.
 MAX_NAMED = 1_000
-# From so many levels a known row on, they name rows.
+# With at least so many levels for each known row, they name the rows.
 OWN = 0.95
-SHOWN = 20  # characters of a level, where levels are shown to a person
+SHOWN = 20  # characters of a level in `facts`
 
 
 @dataclass(frozen=True)
@@ -47,11 +44,11 @@ class CategoryColumn(Column):
     Attributes:
         levels: The levels that are kept, the most frequent first.
         shares: The share of each in the training rows.
-        rare: The levels that are not kept, or none if there are more than 1,000.
-        rare_hashes: Else the base64 form of their sorted 8-byte hashes.
+        rare: The levels that are not kept; empty if there are more than 1,000.
+        rare_hashes: Then the base64 form of their sorted 8-byte hashes; otherwise empty.
         rare_share: The share of all rare levels together.
-        n_levels: How many levels there were, without the missing value.
-        n_singletons: How many of them in one row only.
+        n_levels: How many levels there were; a missing value is none.
+        n_singletons: How many of them were in one row only.
     """
 
     levels: list[str]
@@ -72,30 +69,21 @@ class CategoryColumn(Column):
         return text.strip() or None
 
     @classmethod
-    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for texts."""
-        return ("string",)
-
-    @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        texts, every_code = to_levels(cells, name)
-        codes = weights.rows(every_code)
-        counts = np.bincount(codes, weights.counts, len(texts))
-        mass = np.bincount(codes, weights.weights, len(texts))
-        shares = dict(zip(texts, (mass / mass.sum()).tolist(), strict=True))
-        seen = [
-            (-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None and count
-        ]
-        seen.sort()  # by count, then by name: the order of the rows has no say
-        least = max(MIN_COUNT, MIN_SHARE * weights.n_rows)
+        texts, codes = to_levels(cells, name)
+        counts = np.bincount(codes, minlength=len(texts))
+        shares = dict(zip(texts, (counts / len(codes)).tolist(), strict=True))
+        seen = [(-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None]
+        seen.sort()  # by count, then by name, whatever the order of the rows
+        least = max(MIN_COUNT, MIN_SHARE * len(codes))
         kept = [text for count, text in seen[:MAX_LEVELS] if -count >= least]
         rare = sorted(text for _, text in seen[len(kept) :])
         rare_share = float(sum(shares[text] for text in rare))
         named = len(rare) <= MAX_NAMED
         return cls(
             name,
-            weights.n_rows,
+            len(codes),
             shares.get(None, 0.0),
             kept,
             [shares[text] for text in kept],
@@ -107,17 +95,12 @@ class CategoryColumn(Column):
         )
 
     @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
-
-    @property
     def n_flags(self) -> int:
-        """One for each column that this module describes."""
+        """One for each level that is kept, and for rare and missing ones, as this module describes."""
         return int(self._table.shape[1])
 
     def as_rare_as(self, other: Column) -> Self:
-        """Return this column, with levels that it never had as rare as another of that name says."""
+        """Return this column, with levels that it never had as rare as in another column of that name."""
         singletons = other.n_singletons if isinstance(other, CategoryColumn) else self.n_singletons
         return replace(self, n_rows=other.n_rows, n_singletons=singletons)
 
@@ -129,7 +112,7 @@ class CategoryColumn(Column):
         return log((self.n_singletons + 1) / (self.n_rows + 2))
 
     @cached_property
-    def _table(self) -> NDArray[np.float32]:
+    def _table(self) -> Encoded:
         """The encoding of each kept level, then of rare ones, of missing, and of unseen ones."""
         shares = [*self.shares, self.rare_share, self.missing]
         n = len(shares)
@@ -159,7 +142,7 @@ class CategoryColumn(Column):
         hashes = np.frombuffer(base64.b64decode(self.rare_hashes), "<u8")
         return frozenset(hashes.tolist() if self.rare_hashes else self.rare)
 
-    def _places(self, cells: Cells) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def _places(self, cells: Cells) -> tuple[Places, Places]:
         """Return the row of the table that each distinct value has, and each row's place among them."""
         texts, codes = to_levels(cells, self.name)
         read = [None if text is None else self.read_text(text) for text in texts]
@@ -167,7 +150,7 @@ class CategoryColumn(Column):
         return np.array(found, np.intp), codes
 
     def _beyond(self, text: str | None) -> int:
-        """Return the row of the table for what is no kept level: that of rare ones or of unseen ones."""
+        """Return the row of the table for a level that is not kept: that of rare ones or of unseen ones."""
         return len(self.levels) if self._knows(text) else len(self.levels) + 2
 
     def _knows(self, text: str | None) -> bool:
@@ -178,7 +161,8 @@ class CategoryColumn(Column):
     def read_text(self, text: str, written: Written = PLAIN) -> str | None:
         """Return the level that a text stands for, seen or not, None if it stands for a missing value.
 
-        What training had as a level is that level, spaces and all; only other texts are trimmed and may be missing.
+        A text that training had as a level is that level, with its spaces; others are trimmed and may stand for a
+        missing value.
         """
         if self._knows(text):
             return text
@@ -187,7 +171,7 @@ class CategoryColumn(Column):
 
     @cached_property
     def _json_types(self) -> dict[type, tuple[str, str]]:
-        """The types of values that may stand for a level, by what training's levels are written as; and their names."""
+        """The types of JSON values that may stand for a level, by what training had, and the names of these types."""
         levels = [*self.levels, *self.rare]
         types: dict[type, tuple[str, str]] = {str: ("string", "a text")}
         if any(find_number(level, PLAIN, "") is not None for level in levels):
@@ -197,17 +181,17 @@ class CategoryColumn(Column):
         return types
 
     def read_json(self, value: Any) -> Any:
-        """Return a number or a truth value, if training's levels were such."""
+        """Return a number or a truth value, if training had such levels."""
         return value if type(value) in self._json_types else super().read_json(value)
 
     @property
     def expected(self) -> str:
-        """A text; a number or a truth value too, if training's levels were such."""
+        """A text, or also a number or a truth value if training had such levels."""
         return " or ".join(dict.fromkeys(words for _, words in self._json_types.values()))
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The schema of what `expected` says."""
+        """The JSON schema of what `expected` says."""
         types = dict.fromkeys(name for name, _ in self._json_types.values())
         some = ", ".join(self.levels[:20]) + (", …" if self.n_levels > 20 else "")
         return {"type": [*types, "null"], "description": f"In training: {some}. null if it is not known."}
@@ -218,7 +202,7 @@ class CategoryColumn(Column):
         return self.levels[0] if self.levels else next(iter(self.rare), None)
 
     @cached_property
-    def _log_events(self) -> NDArray[np.float64]:
+    def _log_events(self) -> Floats:
         """The surprise of each row of the table."""
         events = np.zeros(len(self.levels) + 3)
         events[-1] = self.log_unseen
@@ -226,23 +210,21 @@ class CategoryColumn(Column):
             events[-2] = self.log_never
         return events
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         places, codes = self._places(cells)
         flags[...] = self._table[places][codes]
         surprise = self._log_events[places]
         return surprise[codes] if surprise.any() else None
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""
         places, codes = self._places(cells)
         n_rare = self.n_levels - len(self.levels)
         shares = np.array([*self.shares, self.rare_share / n_rare if n_rare else 0.0, self.missing, 0.0])
         with np.errstate(divide="ignore"):
             logs = np.where(shares > 0, np.log(shares / shares.max()), 0.0)
-        return odds_of(logs + self._log_events)[places][codes]
+        return oddness_of(logs + self._log_events)[places][codes]
 
     @property
     def facts(self) -> str:

@@ -1,27 +1,66 @@
-"""One column as it came: an array of numbers, truth values or instants, or a list of objects.
+"""The cells of one column: as they came, which are missing, and what text or number each stands for.
 
-Whatever the library, a column becomes one of these, and the rest of the package knows no other:
+Whatever library a table is from, each of its columns becomes `Cells` of one of these forms:
 
-- "number": an array of numbers; missing values are NaN, durations are in seconds,
+- "number": an array of numbers, NaN where missing; durations are in seconds,
 - "boolean": an array of truth values, or of 0, 1 and NaN,
-- "date": seconds since 1970 as float64, in UTC where a time zone is given; missing values are NaN,
-- "categories": a list that its library calls categories, whatever its elements,
-- "objects": a list, whose kind its elements tell.
+- "date": seconds since 1970 as float64, in UTC if there is a time zone, NaN where missing,
+- "categories": a list that its library declares to be categories, whatever its elements are,
+- "objects": a list whose elements decide its kind.
 
-An array is a column of the kind that has the name of its form.
+An array becomes a column of the kind that its form names.
+
+Equal values of different types have the same text, so that a column is the same from a CSV file and from a data frame:
+the whole numbers 1, 1.0 and Decimal("1.00") are "1", truth values are "True" and "False", bytes are decoded, and dates
+are in ISO form, in UTC if they have a time zone.
 """
 
+import contextlib
+import datetime
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import compress
-from typing import Any, Literal
+from decimal import Decimal
+from numbers import Number, Real
+from typing import Any, Literal, TypeVar
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.objects import known_types
+from natpn.tabular.texts import is_mark, number_of_text
 
-LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
+T = TypeVar("T")
+Floats = NDArray[np.float64]
+Encoded = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+
+BOOLEAN_TYPES = (bool, np.bool_)
+DATE_TYPES = (datetime.date, np.datetime64)
+DURATION_TYPES = (datetime.timedelta, np.timedelta64, datetime.time)
+NUMBER_TYPES = (Real, Decimal)
+# pandas' own missing values, known by name because pandas may not be installed.
+MISSING_TYPES = {"NoneType", "NAType", "NaTType"}
+
+
+class CellError(ValueError):
+    """A cell cannot be read; in parts, so that a file, a request or a data frame can say where in its own terms.
+
+    Attributes:
+        column: The name of its column.
+        row: The number of its row, from 0 on.
+        problem: What is wrong, and the cure.
+    """
+
+    def __init__(self, column: str, row: int, problem: str) -> None:
+        super().__init__(column, row, problem)  # all of it, so that another process can raise it again
+        self.column, self.row, self.problem = column, row, problem
+
+    def __str__(self) -> str:
+        return f"Column {self.column!r}, row {self.row}: {self.problem}"
+
+
+class CellTypeError(CellError, TypeError):
+    """A cell holds a value that no cell can hold, such as a list or a dict."""
 
 
 @dataclass(frozen=True)
@@ -31,62 +70,220 @@ class Cells:
     Attributes:
         form: "number", "boolean", "date", "categories" or "objects".
         values: The values, as described for each form in this module.
-        zone: The time zone of dates, None where they have none.
+        zone: The time zone of dates, None if they have none.
     """
 
     form: Literal["number", "boolean", "date", "categories", "objects"]
     values: NDArray[Any] | list[Any]
     zone: str | None = None
 
-    def take(self, rows: NDArray[np.bool_]) -> "Cells":
-        """Return the cells of the rows that are marked."""
-        if isinstance(self.values, list):
-            return Cells(self.form, list(compress(self.values, rows)), self.zone)
-        return Cells(self.form, self.values[rows], self.zone)
-
     def is_empty(self) -> bool:
         """Say whether all values are missing."""
         if isinstance(self.values, list):
             return not known_types(self.values)
-        return np.asarray(self.values).dtype.kind == "f" and bool(np.isnan(self.values).all())
+        return self.values.dtype.kind == "f" and bool(np.isnan(self.values).all())
+
+    def to_list(self) -> list[Any]:
+        """Return the values as a list of Python objects."""
+        return self.values if isinstance(self.values, list) else self.values.tolist()
 
 
-def cells_of_array(array: NDArray[Any]) -> Cells:
-    """Read one column of a numpy array."""
-    kind = array.dtype.kind
-    if kind in "iuf":
-        return Cells("number", array)
-    if kind == "b":
-        return Cells("boolean", array)
-    if kind in "Mm":
-        micro = array.astype(f"{kind}8[us]")
-        seconds = np.where(np.isnat(micro), np.nan, micro.astype(np.int64) / 1e6)
-        return Cells("date" if kind == "M" else "number", seconds)
-    return Cells("objects", array.tolist())
+def is_missing(value: Any) -> bool:
+    """Say whether a value is None, NaN, NaT or pandas' NA."""
+    if type(value).__name__ in MISSING_TYPES:
+        return True
+    return isinstance(value, (*NUMBER_TYPES, *DATE_TYPES, *DURATION_TYPES)) and bool(value != value)
 
 
-def cells_of_series(series: "nw.Series[Any]") -> Cells:
-    """Read one column of a data frame."""
-    dtype = series.dtype
-    if dtype.is_integer() and dtype not in LONG and not series.null_count():
-        return Cells("number", series.to_numpy())
-    if dtype.is_numeric():
-        return Cells("number", _floats(series))
-    if dtype == nw.Boolean:
-        return Cells("boolean", series.cast(nw.Float64).to_numpy())
-    if dtype in (nw.Datetime, nw.Date):
-        seconds = _floats(series.dt.timestamp("us")) / 1e6
-        return Cells("date", seconds, getattr(dtype, "time_zone", None))
-    if dtype == nw.Duration:
-        return Cells("number", _floats(series.dt.total_microseconds()) / 1e6)
-    return Cells("categories" if dtype in (nw.Categorical, nw.Enum) else "objects", series.to_list())
+def known_types(values: list[Any]) -> set[type]:
+    """Return the types of the values that are not missing.
+
+    Among values of another type a text such as "NA" is a missing value.
+    """
+    types = {t for t in set(map(type, values)) if t.__name__ not in MISSING_TYPES}
+    floats = {t for t in types if issubclass(t, float)}
+    # A column of another kind often has NaN for its missing values.
+    if floats and all(v != v for v in values if isinstance(v, float)):
+        types -= floats
+    texts = {t for t in types if issubclass(t, str)}
+    if texts and types != texts and all(is_mark(v) for v in values if isinstance(v, str)):
+        types -= texts
+    return types
 
 
-def _floats(series: "nw.Series[Any]") -> NDArray[np.float64]:
-    """Return numbers as float64, NaN where they are missing."""
-    if not series.dtype.is_integer() or series.dtype in LONG:
-        return series.cast(nw.Float64).to_numpy()
-    # By numpy, which rounds: pyarrow refuses whole numbers beyond 2^53.
-    numbers = series.fill_null(0).to_numpy().astype(np.float64)
-    numbers[series.is_null().to_numpy().astype(np.bool_)] = np.nan
-    return numbers
+def text_of(value: Any) -> str:
+    """Return the text of a value by which categories are compared.
+
+    Raises:
+        TypeError: If the value is a container, complex, or has no text of its own.
+    """
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, BOOLEAN_TYPES):
+        return str(bool(value))
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, NUMBER_TYPES) and not isinstance(value, np.timedelta64):
+        # Beyond 2^53 a float may stand for several whole numbers, and keeps its own text.
+        number: Any = value
+        whole = number == number and abs(number) < 2**53 and number == int(number)
+        return str(int(number)) if whole or isinstance(value, (int, np.integer)) else str(value)
+    if isinstance(value, datetime.datetime):
+        moment = value if value.tzinfo is None else value.astimezone(datetime.UTC).replace(tzinfo=None)
+        return moment.isoformat().removesuffix("T00:00:00")
+    own: Any = type(value)
+    plain = own.__str__ is object.__str__ and own.__repr__ is object.__repr__
+    if isinstance(value, Number) or hasattr(value, "__len__") or hasattr(value, "__iter__") or plain:
+        raise TypeError(_not_a_cell(value))
+    return str(value)
+
+
+def _not_a_cell(value: Any) -> str:
+    return f"argument must be a string or a number, not {type(value).__name__!r}"
+
+
+def distinct(values: list[Any], name: str) -> tuple[list[Any], Places]:
+    """Return the distinct values in the order they came, and the place of each row's value among them.
+
+    Raises:
+        CellTypeError: If a value cannot be compared, such as a dict or a list.
+    """
+    keys = values
+    types = set(map(type, values))
+    if not types.isdisjoint(BOOLEAN_TYPES) and not all(issubclass(t, (*BOOLEAN_TYPES, str, type(None))) for t in types):
+        keys = [(isinstance(v, BOOLEAN_TYPES), v) for v in values]  # True == 1, but their texts differ
+    try:
+        uniques = list(dict.fromkeys(keys))
+    except TypeError:
+        row, value = next((i, v) for i, v in enumerate(values) if not _is_hashable(v))
+        raise CellTypeError(name, row, f"{_not_a_cell(value)}. Turn it into columns of its own first.") from None
+    index = dict(zip(uniques, range(len(uniques)), strict=True))
+    codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(keys))
+    return (uniques if keys is values else [v for _, v in uniques]), codes
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def map_distinct(values: list[Any], name: str, function: Callable[[Any], T | None]) -> tuple[list[T | None], Places]:
+    """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
+
+    Raises:
+        CellError: If the function raised a ValueError, with the first such row; a CellTypeError for a TypeError.
+    """
+    uniques, codes = distinct(values, name)
+    results: list[T | None] = []
+    for place, value in enumerate(uniques):
+        try:
+            results.append(None if is_missing(value) else function(value))
+        except (TypeError, ValueError) as error:
+            row = int(np.argmax(codes == place))
+            kind = CellTypeError if isinstance(error, TypeError) else CellError
+            raise kind(name, row, str(error)) from None
+    return results, codes
+
+
+def map_to_floats(values: list[Any], name: str, function: Callable[[Any], float | None]) -> Floats:
+    """Apply a function to each distinct value as `map_distinct` does, and return each row's float, NaN for missing."""
+    results, codes = map_distinct(values, name, function)
+    return np.array([np.nan if result is None else result for result in results], np.float64)[codes]
+
+
+def to_levels(cells: Cells, name: str) -> tuple[list[str | None], Places]:
+    """Return the distinct texts of a column, None for missing, and each row's place among them.
+
+    Raises:
+        TypeError: If a value has no text, such as a dict or a list.
+    """
+    if cells.form == "number":
+        uniques, codes = np.unique(np.asarray(cells.values), return_inverse=True)
+        return _merge([None if is_missing(v) else text_of(v) for v in uniques], codes)
+    if cells.form == "date":
+        seconds = np.asarray(cells.values, np.float64)
+        micro = np.round(np.nan_to_num(seconds) * 1e6).astype(np.int64).astype("M8[us]")
+        micro[np.isnan(seconds)] = np.datetime64("NaT")
+        values = micro.tolist()
+    elif cells.form == "boolean":
+        table = {0.0: "False", 1.0: "True"}
+        values = [table.get(v) for v in cells.to_list()]
+    else:
+        values = cells.to_list()
+        if set(map(type, values)) <= {str, type(None)}:
+            return distinct(values, name)
+    return _merge(*map_distinct(values, name, text_of))
+
+
+def _merge(texts: list[str | None], codes: Places) -> tuple[list[str | None], Places]:
+    """Give values with the same text the same place."""
+    index = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return list(index), np.array([index[text] for text in texts], np.intp)[codes]
+
+
+def to_numbers(cells: Cells, name: str) -> Floats:
+    """Return float64 numbers, which may be infinite, with NaN where a value is missing.
+
+    Raises:
+        ValueError: If a value is not a number.
+    """
+    if cells.form == "date" and not cells.is_empty():
+        raise ValueError(
+            f"Column {name!r} has dates, but it had numbers in training. Convert it to the same numbers, or fit again."
+        )
+    values = cells.values
+    if not isinstance(values, list):
+        with np.errstate(over="ignore"):  # a longer float becomes infinite
+            return np.asarray(values, np.float64)
+    if set(map(type, values)) <= {int, float, bool, type(None)}:
+        with contextlib.suppress(OverflowError):  # a whole number beyond float64
+            return np.array(values, np.float64)
+    return map_to_floats(values, name, _number)
+
+
+def _number(value: Any) -> float | None:
+    """Return one value as a float, durations and times of day in seconds; None if its text says that it is missing."""
+    if isinstance(value, datetime.time):
+        return value.hour * 3600 + value.minute * 60 + value.second + value.microsecond / 1e6
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(seconds=1)
+    if isinstance(value, np.timedelta64):
+        return float(value / np.timedelta64(1, "s"))
+    if isinstance(value, (*NUMBER_TYPES, *BOOLEAN_TYPES)):
+        try:
+            return float(value)
+        except OverflowError:
+            return float("inf")
+    text = text_of(value)  # raises for a container
+    fact = f"{value!r} is not a number"
+    if isinstance(value, str | bytes):
+        try:
+            return number_of_text(text)
+        except ValueError as error:
+            fact = str(error)
+    raise ValueError(unlike_training(fact, "numbers", "Correct it"))
+
+
+def unlike_training(fact: str, had: str, cure: str) -> str:
+    """Word the error for a value that its column never had in training."""
+    return f"{fact}; the column had only {had} in training. {cure}, or make it missing."
+
+
+def check_finite(matrix: Floats, names: list[str], first_row: int = 0) -> None:
+    """Raise if a number is infinite; NaN is allowed.
+
+    Raises:
+        CellError: About the first one.
+    """
+    infinite = np.isinf(matrix)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise CellError(
+            names[column],
+            first_row + int(row),
+            "the value is infinity or too large for float64, but finite numbers are needed. Replace it by a number, or "
+            "by NaN if it is unknown.",
+        )

@@ -1,4 +1,4 @@
-"""Read fields of a saved configuration, or say what is wrong with it."""
+"""Read the fields of a saved configuration, or say what is wrong with it."""
 
 from collections.abc import Iterable
 from math import inf, isfinite
@@ -30,7 +30,7 @@ class Fields:
         return ValueError(f"{self.where}: {key!r} is {value!r:.80}, but {needed} is needed.")
 
     def value(self, key: str) -> Any:
-        """Return a field unchecked."""
+        """Return a field without a check."""
         return self._config[key]
 
     def text(self, key: str) -> str:

@@ -1,33 +1,36 @@
 """Dates and times: seconds since 1970, and the sine and cosine of the month, the weekday and the time of day.
 
-Parts that do not vary in training are left out, and so are months of less than two years, weekdays of less than two
-weeks and hours of less than two days. What a month brings cannot be told there from what the years bring, and a network
-that guesses is wrong about later dates. Month, weekday and time of day are those of the clocks in the time zone
-that the column had in training; there and in the seconds, an instant is the same whatever zone it is written in.
+Parts that do not vary in training are left out. So is the month if training spans less than two years, the weekday if
+it spans less than two weeks, and the time of day if it spans less than two days: the effect of a month cannot be told
+from that of the years there, and a network that guesses is wrong about later dates. Month, weekday and time of day are
+read from clocks in the time zone that the column had in training, so that an instant is the same in whatever zone it is
+written.
 """
 
 import datetime
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
+from zoneinfo import ZoneInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.base import Column
+from natpn.tabular.cells import DATE_TYPES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import iso_text, to_seconds
 from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.objects import DATES
-from natpn.tabular.texts import brief, date_of_text, find_date, shown
-from natpn.tabular.weights import Weights
+from natpn.tabular.texts import date_of_text, find_date, shown
 from natpn.tabular.written import PLAIN, Written
-from natpn.tabular.zones import DAY, find_zone, wall_seconds
 
+DAY = 86_400
+EPOCH = datetime.datetime(1970, 1, 1)
+# The days that Python's calendar has, one short at either end; offsets beyond are those of the last day.
+_FIRST_DAY = (datetime.date(1, 1, 2) - EPOCH.date()).days
+_LAST_DAY = (datetime.date(9999, 12, 30) - EPOCH.date()).days
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
-_PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part comes again
+_PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part repeats
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
 
 
@@ -51,12 +54,12 @@ class DateColumn(Column):
 
     kind = "date"
     words = ("date", "dates")
-    types = DATES
+    types = DATE_TYPES
     conversion = "pandas.to_datetime"
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are no dates, and of dates with and without a time zone the rarer ones."""
+        """Return which of some texts are no dates, and the rarer ones of dates with and without a time zone."""
         dates = {text: find_date(text, written) for text in texts}
         aware = {text: None if date is None else date.tzinfo is not None for text, date in dates.items()}
         with_zone, without = (sum(has is zone for has in aware.values()) for zone in (True, False))
@@ -69,7 +72,7 @@ class DateColumn(Column):
 
     @classmethod
     def why_unlike(cls, text: str, written: Written = PLAIN, unit: str = "") -> str:
-        """Say why a text is no date, or that its time zone is why it is not like the others."""
+        """Say why a text is no date, or that it differs from the others by its time zone."""
         date = find_date(text, written)
         if date is None:
             return super().why_unlike(text, written, unit)
@@ -82,27 +85,25 @@ class DateColumn(Column):
 
     @property
     def arrow(self) -> tuple[str, ...]:
-        """The type of Arrow for the dates of this column, also where all are missing."""
+        """The type of Arrow for the dates of this column, even if all are missing."""
         return ("timestamp", "us", *([] if self.zone is None else ["UTC"]))
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        seconds, zone = to_seconds(cells, name)
+        seconds, zone = _to_seconds(cells, name)
         _check_zone(zone, f"Column {name!r}")
-        seconds = weights.rows(seconds)
         missing = np.isnan(seconds)
         known = seconds[~missing]
-        weight = None if weights.weights is None else weights.weights[~missing]
         days = float(known.max() - known.min()) / DAY
         moments = [
-            measure(part if days >= _TWICE * period else np.zeros_like(part), weight)
-            for part, period in zip(_parts(known, zone).T, _PERIODS, strict=True)
+            measure(part if days >= _TWICE * period else np.zeros_like(part))
+            for part, period in zip(_date_parts(known, zone).T, _PERIODS, strict=True)
         ]
         return cls(
             name,
-            weights.n_rows,
-            weights.share(missing),
+            len(seconds),
+            float(missing.mean()),
             zone,
             float(known.min()),
             float(known.max()),
@@ -115,8 +116,8 @@ class DateColumn(Column):
         """One for each part that varies."""
         return sum(deviation > 0 for deviation in self.deviations)
 
-    def _seconds(self, cells: Cells) -> NDArray[np.float64]:
-        seconds, zone = to_seconds(cells, self.name)
+    def _seconds(self, cells: Cells) -> Floats:
+        seconds, zone = _to_seconds(cells, self.name)
         if (zone is None) != (self.zone is None) and not np.isnan(seconds).all():
             had, has = (f"the time zone {z!r}" if z else "no time zone" for z in (self.zone, zone))
             raise ValueError(
@@ -125,24 +126,20 @@ class DateColumn(Column):
             )
         return seconds
 
-    def _standardised(self, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-        parts = _parts(seconds, self.zone)
+    def _standardised(self, seconds: Floats) -> Floats:
+        parts = _date_parts(seconds, self.zone)
         return self._standardise(parts, np.isnan(parts))
 
     @cached_property
     def _standardise(self) -> Standardiser:
         return Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         seconds = self._seconds(cells)
         missing = np.isnan(seconds)
         numbers[...] = self._standardised(seconds)
-        if self.missing_flag is not None:
-            no, yes = self.missing_flag
-            flags[:, 0] = np.where(missing, yes, no)
+        self.flag_missing(missing, flags)
         return self.new_events(missing, self._changed(seconds))
 
     def read_text(self, text: str, written: Written = PLAIN) -> datetime.datetime | None:
@@ -153,10 +150,6 @@ class DateColumn(Column):
             raise ValueError(f"{shown(text)} has {has}, and the column's dates came {had}")
         return date
 
-    def read_json(self, value: Any) -> Any:
-        """Refuse everything: JSON writes dates as texts."""
-        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so.")
-
     @property
     def expected(self) -> str:
         """How to write a date, with a time zone or without."""
@@ -166,28 +159,24 @@ class DateColumn(Column):
 
     @property
     def usual(self) -> str:
-        """The middle between the first and the last."""
+        """The middle between the first and the last instant."""
         return self._sendable((self.earliest + self.latest) / 2)
 
     @property
     def described(self) -> dict[str, Any]:
-        """The summary, with instants rather than wall clocks: these could not be sent back."""
+        """The summary, with instants in place of wall clocks, which could not be sent back."""
         return self.summary | {"earliest": self._sendable(self.earliest), "latest": self._sendable(self.latest)}
 
     def _sendable(self, second: float) -> str:
-        return iso_text(second) + ("" if self.zone is None else "Z")
+        return _iso_text(second) + ("" if self.zone is None else "Z")
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations the most unusual part lies from its mean."""
         seconds = self._seconds(cells)
-        score: NDArray[np.float64] = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
-        score[np.isnan(seconds)] = self.missing_oddness
-        changed = self._changed(seconds)
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+        score: Floats = np.abs(self._standardised(seconds)).max(axis=1, initial=0)
+        return self.score_events(score, np.isnan(seconds), self._changed(seconds))
 
-    def _changed(self, seconds: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+    def _changed(self, seconds: Floats) -> Mask | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
 
     @property
@@ -200,8 +189,8 @@ class DateColumn(Column):
         """The earliest and the latest date in ISO form, on the clocks of the time zone, and the share missing."""
         earliest, latest = wall_seconds(np.array([self.earliest, self.latest]), self.zone)
         return {
-            "earliest": iso_text(earliest),
-            "latest": iso_text(latest),
+            "earliest": _iso_text(earliest),
+            "latest": _iso_text(latest),
             "zone": self.zone,
             "missing": self.missing,
         }
@@ -223,22 +212,110 @@ class DateColumn(Column):
 def _check_zone(zone: str | None, where: str) -> None:
     if zone is not None:
         try:
-            find_zone(zone)
+            _find_zone(zone)
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
 
 
-def _parts(seconds: NDArray[np.float64], zone: str | None) -> NDArray[np.float64]:
+def _date_parts(seconds: Floats, zone: str | None) -> Floats:
     """Return the parts of each instant, in the order of `PARTS`; all are NaN where it is missing."""
     missing = np.isnan(seconds)
     wall = np.where(missing, 0.0, wall_seconds(seconds, zone))
     days = np.floor(wall / DAY)
     months = days.astype(np.int64).astype("M8[D]").astype("M8[M]").astype(np.int64)
-    turns = np.stack(
-        [months % 12 / 12, (days + 3) % 7 / 7, (wall - days * DAY) / DAY], axis=1
-    )  # 1970 began on a Thursday
-    # Rounded, so that what is the same by the calendar is the same number.
+    # 1970 began on a Thursday.
+    turns = np.stack([months % 12 / 12, (days + 3) % 7 / 7, (wall - days * DAY) / DAY], axis=1)
+    # Rounded, so that the same place in the calendar is the same number.
     circle = np.round(np.stack([np.sin(2 * np.pi * turns), np.cos(2 * np.pi * turns)], axis=2), 12)
     parts = np.concatenate([seconds[:, None], circle.reshape(len(seconds), -1)], axis=1)
     parts[missing] = np.nan
     return parts
+
+
+def _to_seconds(cells: Cells, name: str) -> tuple[Floats, str | None]:
+    """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none, then they are local.
+
+    Raises:
+        ValueError: If a value is not a date, or only some have a time zone.
+    """
+    if cells.form == "date":
+        return np.asarray(cells.values, np.float64), cells.zone
+    results, codes = map_distinct(cells.to_list(), name, _instant)
+    aware = {with_zone for _, with_zone in filter(None, results)}
+    if len(aware) > 1:
+        raise ValueError(f"Column {name!r} has dates with and without a time zone. Give all of them one, or none.")
+    table = np.array([np.nan if r is None else r[0] for r in results], np.float64)
+    return table[codes], "UTC" if aware == {True} else None
+
+
+def _instant(value: Any) -> tuple[float, bool] | None:
+    """Return seconds since 1970, and whether the value has a time zone; None if its text says that it is missing."""
+    if isinstance(value, np.datetime64):
+        return float(value.astype("M8[us]").astype(np.int64)) / 1e6, False
+    fact = f"{value!r} is not a date"
+    if isinstance(value, str):
+        try:
+            value = date_of_text(value)
+        except ValueError as error:
+            fact = str(error)
+    if value is None:
+        return None
+    if isinstance(value, datetime.datetime):
+        epoch = EPOCH if value.tzinfo is None else EPOCH.replace(tzinfo=datetime.UTC)
+        return (value - epoch) / datetime.timedelta(seconds=1), value.tzinfo is not None
+    if isinstance(value, datetime.date):
+        return float((value - EPOCH.date()).days * DAY), False
+    text_of(value)  # raises for a container
+    raise ValueError(unlike_training(fact, "dates", "Write it as 2024-12-31 or 2024-12-31T23:59:00"))
+
+
+def _iso_text(second: float) -> str:
+    """Return the ISO text of seconds since 1970, to the second."""
+    return str(np.datetime64(int(second // 1), "s"))
+
+
+def _find_zone(name: str) -> datetime.tzinfo:
+    """Return the time zone of a name such as "Europe/Berlin", "UTC" or "+02:00".
+
+    Raises:
+        ValueError: If the name is unknown here.
+    """
+    if offset := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)", name):
+        sign, hours, minutes = offset.groups()
+        span = datetime.timedelta(hours=int(hours), minutes=int(minutes))
+        return datetime.timezone(-span if sign == "-" else span)
+    if name.upper() == "UTC":
+        return datetime.UTC
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise ValueError(
+            f"The time zone {name!r} is unknown here. Convert the column to UTC, or install the package tzdata."
+        ) from None
+
+
+def wall_seconds(seconds: Floats, zone: str | None) -> Floats:
+    """Map seconds since 1970 in UTC to those that the zone's clocks showed; NaN stays, and no zone changes nothing.
+
+    Offsets are looked up once a day and, on the few days on which they change, once an instant.
+    """
+    if zone is None:
+        return seconds
+    where = _find_zone(zone)
+    known = ~np.isnan(seconds)
+    instants = np.clip(seconds[known], _FIRST_DAY * DAY, _LAST_DAY * DAY)
+    days, place = np.unique(np.floor(instants / DAY), return_inverse=True)
+    start = np.array([_offset(day * DAY, where) for day in days])
+    end = np.array([_offset((day + 1) * DAY, where) for day in days])
+    offsets = start[place]
+    changing = np.flatnonzero((start != end)[place])
+    offsets[changing] = [_offset(second, where) for second in instants[changing]]
+    result = seconds.copy()
+    result[known] += offsets
+    return result
+
+
+def _offset(second: float, zone: datetime.tzinfo) -> float:
+    instant = EPOCH.replace(tzinfo=datetime.UTC) + datetime.timedelta(seconds=float(second))
+    offset = instant.astimezone(zone).utcoffset()
+    return offset.total_seconds() if offset else 0.0

@@ -1,18 +1,14 @@
 """Columns in which training had no value at all: nothing to encode, but a first value is a surprise."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic
-from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
-from natpn.tabular.config import Fields
-from natpn.tabular.convert import to_levels
+from natpn.tabular.base import Column, oddness_of
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask, to_levels
+from natpn.tabular.moments import Arithmetic
 from natpn.tabular.texts import is_mark
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -29,28 +25,16 @@ class EmptyColumn(Column):
         return None if is_mark(text) else text
 
     @classmethod
-    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for texts."""
-        return ("string",)
-
-    @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn that all values are missing."""
-        return cls(name, weights.n_rows, 1.0)
+        return cls(name, len(cells.values), 1.0)
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """Any value is an event."""
+        """Every value is an event."""
         return Arithmetic(tolerance=-1.0)
 
-    @property
-    def n_numbers(self) -> int:
-        """None."""
-        return 0
-
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Return the surprise of values where there were none."""
         present = self._present(cells)
         return np.where(present, self.log_never, 0.0) if present.any() else None
@@ -63,36 +47,27 @@ class EmptyColumn(Column):
 
     @property
     def expected(self) -> str:
-        """Anything but a list or an object."""
+        """A text, a number or a truth value."""
         return "a text or a number or a truth value"
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Anything but a list or an object."""
+        """A text, a number or a truth value."""
         return {"type": ["string", "number", "boolean", "null"], "description": "Training had no value here."}
 
-    @property
-    def usual(self) -> None:
-        """Nothing."""
-        return None
-
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how unusual values are where there were none."""
-        return odds_of(np.where(self._present(cells), self.log_never, 0.0))
+        return oddness_of(np.where(self._present(cells), self.log_never, 0.0))
 
     @property
     def facts(self) -> str:
-        """Nothing."""
+        """That there is no value."""
         return "no value"
 
     def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
-        """Nothing."""
+        """Say that there was no value."""
         return "always missing"
 
-    def _present(self, cells: Cells) -> NDArray[np.bool_]:
+    def _present(self, cells: Cells) -> Mask:
         levels, codes = to_levels(cells, self.name)
         return np.array([level is not None and not is_mark(level) for level in levels], np.bool_)[codes]
-
-    @classmethod
-    def _read(cls, read: Fields) -> dict[str, Any]:
-        return {}

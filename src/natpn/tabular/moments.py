@@ -2,18 +2,19 @@
 
     z = (x · 2^−e − mean) / deviation, cut at ±1e30.
 
-Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, so that this is the usual
-formula, and else that of the largest number: then squares neither overflow nor vanish. Scaling by a power of two is
-exact.
+Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, which makes this the usual
+formula. Otherwise it is the exponent of the largest number, so that squares neither overflow nor vanish. Scaling by a
+power of two is exact.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-LIMIT = 1e30
+STANDARDISED_LIMIT = 1e30
 ORDINARY = (1e-100, 1e100)
 
 
@@ -24,7 +25,7 @@ class Moments:
     Attributes:
         exponent: The e of this module's formula.
         mean: The mean of the scaled numbers.
-        deviation: Their standard deviation; 0 if they say nothing.
+        deviation: Their standard deviation; 0 if they are constant.
     """
 
     exponent: int
@@ -32,18 +33,36 @@ class Moments:
     deviation: float
 
 
-def measure(numbers: NDArray[np.float64], weights: NDArray[np.float64] | None) -> Moments:
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a column encodes one float64 x, NaN where missing, in operations that any graph of tensors has.
+
+    Attributes:
+        numbers: The moments by which x is standardised to each number, which is 0 where x is missing.
+        flags: The values of each flag: where x is missing, where x = 1, and otherwise.
+        constant: A present x is an event that training never had if |x − constant| > tolerance; an x that is missing is
+            one if training had no missing value.
+        tolerance: Infinite if no present value is such an event, negative if every one is.
+    """
+
+    numbers: tuple[Moments, ...] = ()
+    flags: tuple[tuple[float, float, float], ...] = ()
+    constant: float = 0.0
+    tolerance: float = inf
+
+
+def measure(numbers: NDArray[np.float64]) -> Moments:
     """Return the moments of finite numbers, of which there is at least one."""
     largest = float(np.abs(numbers).max())
     exponent = 0
     if largest and not ORDINARY[0] < largest < ORDINARY[1]:
         exponent = int(np.clip(np.frexp(largest)[1], -1000, 1020))
     scaled = np.ldexp(numbers, -exponent)
-    mean = float(np.average(scaled, weights=weights))
+    mean = float(scaled.mean())
     rest = scaled - mean
     # The mean is rounded, so the deviations from it have a mean of their own.
-    remainder = float(np.average(rest, weights=weights))
-    variance = float(np.average(rest**2, weights=weights)) - remainder**2
+    remainder = float(rest.mean())
+    variance = float((rest**2).mean()) - remainder**2
     constant = numbers.min() == numbers.max()
     return Moments(exponent, mean + remainder, 0.0 if constant else float(np.sqrt(max(variance, 0.0))))
 
@@ -72,8 +91,8 @@ class Standardiser:
                 numbers = np.ldexp(numbers, self._exponent)
             z: NDArray[np.float64] = numbers - self._mean
             z /= self._deviation
-        np.maximum(z, -LIMIT, out=z)
-        np.minimum(z, LIMIT, out=z)
+        np.maximum(z, -STANDARDISED_LIMIT, out=z)
+        np.minimum(z, STANDARDISED_LIMIT, out=z)
         if missing is not None:
             z[missing if self._all else missing[:, self.varying]] = 0
         return z
@@ -83,17 +102,3 @@ def standardised_flags(share: float) -> tuple[float, float]:
     """Return what 0 and 1 become in a 0/1 column that was 1 in this share of the training rows."""
     deviation = float(np.sqrt(share * (1 - share)))
     return -share / deviation, (1 - share) / deviation
-
-
-def weighted_quantiles(
-    numbers: NDArray[np.float64], weights: NDArray[np.float64] | None, levels: Sequence[float]
-) -> list[float]:
-    """Return the smallest numbers below or at which lies at least a given share of the weight."""
-    if weights is None:
-        places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in levels]
-        ordered = np.partition(numbers, places)
-        return [float(ordered[place]) for place in places]
-    order = np.argsort(numbers, kind="stable")
-    reached = np.cumsum(weights[order])
-    at = np.searchsorted(reached, np.array(levels) * reached[-1] * (1 - 1e-12))
-    return [float(numbers[order[place]]) for place in at]

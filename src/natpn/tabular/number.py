@@ -8,20 +8,26 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.arithmetic import Arithmetic, if_missing
-from natpn.tabular.base import Column, odds_of
-from natpn.tabular.cells import Cells
+from natpn.tabular.base import Column, encode_in_turn
+from natpn.tabular.cells import (
+    BOOLEAN_TYPES,
+    DURATION_TYPES,
+    NUMBER_TYPES,
+    Cells,
+    Encoded,
+    Floats,
+    Mask,
+    check_finite,
+    to_numbers,
+)
 from natpn.tabular.config import Fields
-from natpn.tabular.convert import check_finite, read_numbers, to_numbers
-from natpn.tabular.moments import Moments, Standardiser, measure, weighted_quantiles
-from natpn.tabular.objects import BOOLEANS, DURATIONS, NUMBERS
+from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
 from natpn.tabular.texts import brief, find_number, number_of_text
-from natpn.tabular.weights import Weights
 from natpn.tabular.written import PLAIN, Written
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-CHUNK = 1 << 18  # numbers standardised at once: 2 MB of float64 stay in the cache
-# A constant is the same in float32 and in float64.
+CHUNK = 1 << 18  # numbers that are standardised at once: 2 MB of float64, which stay in the cache
+# So that a constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
 
 
@@ -49,21 +55,21 @@ class NumberColumn(Column):
 
     kind = "number"
     words = ("number", "numbers")
-    types = NUMBERS
+    types = NUMBER_TYPES
     conversion = "pandas.to_numeric"
     numeric = True
 
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
-        """Say whether all are durations, or numbers, among which there may be truth values."""
-        if all(issubclass(kind, DURATIONS) for kind in types):
+        """Say whether all are durations, or all are numbers, with truth values among them or not."""
+        if all(issubclass(kind, DURATION_TYPES) for kind in types):
             return True
-        truths = {kind for kind in types if issubclass(kind, BOOLEANS)}
-        return truths != types and all(issubclass(kind, NUMBERS) for kind in types - truths)
+        truths = {kind for kind in types if issubclass(kind, BOOLEAN_TYPES)}
+        return truths != types and all(issubclass(kind, NUMBER_TYPES) for kind in types - truths)
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are no finite numbers."""
+        """Return which of some texts are not finite numbers."""
         return [text for text in texts if find_number(text, written, unit) is None]
 
     @classmethod
@@ -73,33 +79,32 @@ class NumberColumn(Column):
 
     @classmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for such numbers."""
+        """Return the type of Arrow for numbers."""
         return ("float64",)
 
     @classmethod
-    def fit(cls, name: str, cells: Cells, weights: Weights) -> Self:
+    def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
-        numbers = weights.rows(to_numbers(cells, name))
+        numbers = _finite_numbers(cells, name)
         missing = np.isnan(numbers)
         known = numbers[~missing]
-        weight = None if weights.weights is None else weights.weights[~missing]
-        moments = measure(known, weight)
+        moments = measure(known)
         return cls(
             name,
-            weights.n_rows,
-            weights.share(missing),
+            len(numbers),
+            float(missing.mean()),
             moments.exponent,
             moments.mean,
             moments.deviation,
             float(known.min()),
             float(known.max()),
-            weighted_quantiles(known, weight, QUANTILES),
+            _summary_quantiles(known),
             bool((known == np.floor(known)).all()),
         )
 
     @property
     def moments(self) -> Moments:
-        """By what the numbers are standardised."""
+        """The moments by which the numbers are standardised."""
         return Moments(self.exponent, self.mean, self.deviation)
 
     @property
@@ -112,25 +117,23 @@ class NumberColumn(Column):
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """A standardised number, or a constant, and whether it is missing."""
-        flags = if_missing(self.missing_flag)
+        """A standardised number or a constant, and a flag for missing values."""
+        flags = self.arithmetic_of_missing
         if self.minimum == self.maximum:
             return Arithmetic((), flags, self.minimum, TOLERANCE * abs(self.minimum))
         return Arithmetic((self.moments,) if self.n_numbers else (), flags)
 
     @property
     def n_numbers(self) -> int:
-        """One, or none if the column is constant."""
+        """One, or 0 if the column is constant."""
         return int(self.deviation > 0)
 
     @classmethod
     def encoders(cls, columns: Sequence[Self]) -> list["NumberBlock"]:
-        """Return one for all: many columns take many calls else."""
+        """Return one for all columns: one for each would take many more calls."""
         return [NumberBlock(columns)]
 
-    def encode(
-        self, cells: Cells, numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
         return NumberBlock([self]).encode_next(iter([cells]), numbers, flags)
 
@@ -158,21 +161,17 @@ class NumberColumn(Column):
         """The median."""
         return self.quantiles[len(self.quantiles) // 2]
 
-    def oddness(self, cells: Cells) -> NDArray[np.float64]:
+    def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations each number lies from the mean."""
-        numbers = to_numbers(cells, self.name)[:, None]
+        numbers = _finite_numbers(cells, self.name)[:, None]
         missing = np.isnan(numbers)
         score = np.zeros(len(numbers))
         if self.deviation:
             score = np.abs(Standardiser([self.moments])(numbers, missing))[:, 0]
-        score[missing[:, 0]] = self.missing_oddness
-        changed = self.changed(numbers[:, 0])
-        if changed is not None:
-            score[changed] = odds_of(self.log_never)
-        return score
+        return self.score_events(score, missing[:, 0], self.changed(numbers[:, 0]))
 
-    def changed(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """Return where a number differs from the constant that the column was; None if it was none."""
+    def changed(self, numbers: Floats) -> Mask | None:
+        """Return where a number differs from the constant that the column was; None if it was not constant."""
         if self.minimum != self.maximum:
             return None
         with np.errstate(over="ignore"):
@@ -190,8 +189,8 @@ class NumberColumn(Column):
         return f"{value(self.quantiles[0])} to {value(self.quantiles[-1])}"
 
     def all_differ(self, cells: Cells) -> bool:
-        """Say whether all are whole numbers, and no two the same."""
-        numbers = to_numbers(cells, self.name)
+        """Say whether all are whole numbers and no two are equal."""
+        numbers = _finite_numbers(cells, self.name)
         known = numbers[~np.isnan(numbers)]
         return self.whole and len(np.unique(known)) == len(known)
 
@@ -222,8 +221,21 @@ class NumberColumn(Column):
         }
 
 
+def _finite_numbers(cells: Cells, name: str) -> Floats:
+    numbers = to_numbers(cells, name)
+    check_finite(numbers[:, None], [name])
+    return numbers
+
+
+def _summary_quantiles(numbers: Floats) -> list[float]:
+    """Return for each share in `QUANTILES` the smallest number that at least this share of all does not exceed."""
+    places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
+    ordered = np.partition(numbers, places)
+    return [float(ordered[place]) for place in places]
+
+
 class NumberBlock:
-    """Encode columns of numbers side by side, as one matrix.
+    """Neighbouring columns of numbers, encoded as one matrix.
 
     Args:
         columns: The columns of the matrix.
@@ -241,38 +253,27 @@ class NumberBlock:
         self._constant = [place for place, c in enumerate(columns) if c.minimum == c.maximum]
         self._complete = np.array([not column.missing for column in columns])
 
-    def encode_next(
-        self, cells: Iterator[Cells], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
-        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0 in all.
+    def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
+        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0.
 
         Raises:
             ValueError: If a value is not a number, or infinite.
         """
         width = max(CHUNK // len(numbers), 1)
         if len(self._columns) <= width:
-            columns = [read_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
+            columns = [to_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
             return self.encode(np.stack(columns, axis=1), numbers, flags)
-        surprise = np.zeros(len(numbers))
-        number = flag = 0
-        for start in range(0, len(self._columns), width):  # one after the other: of all, there would be a copy
-            part = NumberBlock(self._columns[start : start + width])
-            after_number, after_flag = number + part.n_numbers, flag + part.n_flags
-            event = part.encode_next(cells, numbers[:, number:after_number], flags[:, flag:after_flag])
-            number, flag = after_number, after_flag
-            if event is not None:
-                surprise += event
-        return surprise
+        starts = range(0, len(self._columns), width)  # in parts, because a matrix of all would be a second copy
+        parts = [NumberBlock(self._columns[start : start + width]) for start in starts]
+        return encode_in_turn(parts, cells, numbers, flags)
 
-    def encode(
-        self, matrix: NDArray[Any], numbers: NDArray[np.float32], flags: NDArray[np.float32]
-    ) -> NDArray[np.float64] | None:
+    def encode(self, matrix: NDArray[Any], numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them.
 
         Raises:
             ValueError: If a number is infinite.
         """
-        surprise: NDArray[np.float64] | None = None
+        surprise: Floats | None = None
         step = max(CHUNK // len(self._columns), 1)
         for start in range(0, len(matrix), step):
             rows = slice(start, start + step)
@@ -283,17 +284,14 @@ class NumberBlock:
                 check_finite(part, self._names, start)
             numbers[rows] = self._standardise(part, missing)
             if self._flagged:
-                flags[rows] = self._flags[:, 0]
-                if missing is not None:
-                    flags[rows] = np.where(missing[:, self._flagged], self._flags[:, 1], self._flags[:, 0])
+                no, yes = self._flags.T
+                flags[rows] = no if missing is None else np.where(missing[:, self._flagged], yes, no)
             if missing is not None or self._constant:
                 surprise = np.zeros(len(matrix)) if surprise is None else surprise
                 self._add_surprise(part, missing, surprise[rows])
         return surprise
 
-    def _add_surprise(
-        self, part: NDArray[np.float64], missing: NDArray[np.bool_] | None, surprise: NDArray[np.float64]
-    ) -> None:
+    def _add_surprise(self, part: Floats, missing: Mask | None, surprise: Floats) -> None:
         none = np.zeros(len(part), np.bool_)
         first_missing = [] if missing is None else np.flatnonzero(self._complete & missing.any(axis=0)).tolist()
         for place in sorted({*self._constant, *first_missing}):

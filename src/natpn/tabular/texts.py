@@ -1,18 +1,18 @@
-"""The text of a cell → its value: how texts are read, in files, in requests and in data frames alike.
+"""The text of a cell → its value: how texts are read in files, requests and data frames alike.
 
 | text | in a column of | it is |
 |---|---|---|
 | nothing, or spaces alone | anything | missing |
 | NA, n/a, NaN, null, None and their like (`MARKS`), in any case | numbers, truth values, dates | missing |
-| the same | categories | a value if training had it as one, as Namibia's code NA, and else missing |
+| the same | categories | a value if training had it as one, such as Namibia's code NA; otherwise missing |
 | 12, -1.5, .5, 1e3 | numbers | that number: ASCII digits and a point, neither 1_000 nor 0x1F nor inf |
-| €12, 12 EUR, 12% | numbers | 12, if the column has that unit (`units`); other units are never mixed with it |
+| €12, 12 EUR, 12% | numbers | 12, if the column has that unit; other units are never mixed with it |
 | true, false, 1, 0, in any case | truth values | that truth value |
 | 2024-12-31, 2024-12-31T23:59:00+01:00 | dates | that date: ISO form, with a time zone or without, as in training |
 | anything | categories | itself |
 
-Spaces around a text mean nothing, unless training had a category with just these spaces. Files may write numbers, dates
-and missing values in other ways, which `Written` describes.
+Spaces around a text are ignored, unless training had a category with exactly these spaces. Files may write numbers,
+dates and missing values in other ways, which `Written` describes.
 """
 
 import datetime
@@ -21,15 +21,14 @@ from collections import Counter
 from collections.abc import Mapping
 from math import isfinite
 
-from natpn.tabular.units import has_unit, split_unit
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.written import PLAIN, UNITS, Written, split_unit
 
 MARKS = {"na", "n/a", "nan", "null", "none", "nat", "<na>", "#n/a", "#na", "#n/a n/a"}
 MARKS |= {"", "-nan", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"}
 TRUTHS = {"true": True, "false": False, "1": True, "0": False}
-# From this share on, texts are taken for those of one kind with mistakes among them.
+# Texts of which at least this share is of one kind are of that kind, with mistakes among them.
 MOSTLY = 0.9
-# What people write for a missing value, and what is no usual mark: a guess, so it is asked about and never assumed.
+# What people write for a missing value besides the usual marks: a guess, so the user is asked.
 PLACEHOLDER = re.compile(
     r"[^\w\s]+|unknown|missing|empty|not available|n\.a\.?|n\.d\.?|#(value|div/0|ref|num|name|null)[!?]", re.IGNORECASE
 )
@@ -39,7 +38,7 @@ _COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
 def is_mark(text: str) -> bool:
-    """Say whether a text stands for a missing value, where it cannot be a category."""
+    """Say whether a text stands for a missing value, unless it is a category."""
     return text.strip().lower() in MARKS
 
 
@@ -52,7 +51,7 @@ def number_of_text(text: str, written: Written = PLAIN, unit: str = "") -> float
         unit: The sign that may stand before or after the number; none if empty.
 
     Raises:
-        ValueError: If it is neither, has another sign, or is too large for float64.
+        ValueError: If it is neither, has another unit, or is too large for float64.
     """
     number = find_number(text, written, unit)
     if number is not None or is_mark(text):
@@ -91,7 +90,7 @@ def date_of_text(text: str, written: Written = PLAIN) -> datetime.datetime | Non
 def separator_advice(text: str) -> str | None:
     """Say what to do about a number with separators of thousands or a decimal comma; None if it is not one.
 
-    9,171 may be either: then nothing is said of what it would be as a decimal. A unit sign beside it changes nothing.
+    9,171 may be either, so that its value as a decimal is not suggested. A unit sign beside the number is allowed.
     """
     number, _ = split_unit(text)
     if _GROUPED.fullmatch(number):
@@ -102,12 +101,13 @@ def separator_advice(text: str) -> str | None:
 
 
 def unit_of_texts(counts: Mapping[str, int]) -> str:
-    """Return the most frequent unit sign beside numbers, however these are written; nothing if there is none.
+    """Return the most frequent unit sign beside numbers, however these are written; "" if there is none.
 
     Args:
         counts: How often there is each text.
     """
-    if not has_unit("\n".join(counts)):  # of most columns that is all there is to know, and a text at a time takes long
+    together = "\n".join(counts)
+    if not any(unit in together for unit in UNITS):  # most columns have none, and one text at a time takes long
         return ""
     units: Counter[str] = Counter()
     for text, count in counts.items():
@@ -123,14 +123,14 @@ def shown(text: str) -> str:
 
 
 def brief(value: object) -> str:
-    """Return any value as errors show it: short, whatever it is."""
+    """Return any value as errors show it, cut if it is long."""
     plain = value is None or isinstance(value, bool | int | float)
     text = repr(value[:60]) if isinstance(value, str) else repr(value) if plain else type(value).__name__
     return text if len(text) <= 80 else text[:79] + "…"
 
 
 def find_number(text: str, written: Written, unit: str) -> float | None:
-    """Return the finite number that a text is, with its unit or without; None if it is none."""
+    """Return the finite number that a text is, with its unit or without; None if it is not one."""
     plain = written.number(text.strip())
     if plain is not None and _NUMBER.fullmatch(plain):
         number = float(plain)
@@ -142,7 +142,7 @@ def find_number(text: str, written: Written, unit: str) -> float | None:
 
 
 def find_date(text: str, written: Written) -> datetime.datetime | None:
-    """Return the date that a text is; None if it is none."""
+    """Return the date that a text is; None if it is not one."""
     plain = text.strip()
     date = written.date(plain)
     if date is not None or not plain[:1].isdigit():

@@ -1,36 +1,104 @@
-"""The transform: learn the columns of a table, then turn tables of that form into float32 matrices."""
+"""The transform: learn the columns of a table, then turn tables of that form into float32 matrices.
+
+The last column is the surprise of each row. It adds up the log-probabilities of what training never had: the events
+that columns return (`natpn.tabular.base`), and numbers beyond everything in training. A number that lies e times its
+column's training range beyond that range has the log-probability
+
+    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼) · max(e, 1)
+
+which is next to nothing just outside, where the next few rows of any column may be. One range beyond, it is almost a
+third of that of an event: such a number is strange, but still says on which side of the others it is. The farther it
+is, the less that helps. Of several such columns in a row only the farthest counts: columns that move together would
+count one event many times.
+
+One strange column takes away what that column had to say; if all are strange, nothing is left. With s the sum of a
+row's log-probabilities, and f = s / (C · log(1 / (N + 2))) the share of its C columns that they amount to, but at most
+0.99, the surprise of the row is
+
+    s / (1 − f).
+"""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from natpn.tabular.base import Column, Encoder
-from natpn.tabular.beyond import Ranges
-from natpn.tabular.category import MAX_LEVELS
+from natpn.tabular.base import Column, Encoder, encode_in_turn
+from natpn.tabular.cells import Encoded, Floats
+from natpn.tabular.column_kinds import column_type, fit_column
 from natpn.tabular.config import Fields
-from natpn.tabular.frames import Table, read_table
-from natpn.tabular.kinds import OTHER, column_type, kind_of_cells
-from natpn.tabular.matching import match_columns
-from natpn.tabular.mixtures import check_mixture
+from natpn.tabular.input_tables import match_columns, read_table
 from natpn.tabular.number import NumberBlock
-from natpn.tabular.strange import together
-from natpn.tabular.weights import read_weights
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
+SHARE = 1 / 3  # of what an event is worth that training never had, for a number beyond its range
+HALF = 0.5  # ranges beyond at which a number is half as rare, in logarithms
+_FARTHEST = 1e6  # ranges beyond
+MOST_STRANGE = 0.99  # the largest share of strange columns
+
+
+class Ranges:
+    """The ranges that standardised numbers had in training.
+
+    Args:
+        columns: All columns of a table.
+        grows: Whether numbers more than one range beyond count for more; not so in models of earlier versions.
+    """
+
+    def __init__(self, columns: Sequence[Column], grows: bool = True) -> None:
+        self._most = _FARTHEST if grows else 1.0
+        self.places: list[int] = []
+        bounds: list[tuple[float, float]] = []
+        place = 0
+        for column in columns:
+            for number, pair in column.bounds.items():
+                self.places.append(place + number)
+                bounds.append(pair)
+            place += column.n_numbers
+        # rounded as the encoded numbers are
+        self.low, self.high = np.array(bounds, np.float32).astype(np.float64).reshape(-1, 2).T
+        self.width = np.maximum(self.high - self.low, 1e-30)  # 0 if a mean dwarfs the deviation
+        self._log_event = SHARE * columns[0].log_never
+
+    def surprise(self, numbers: Encoded) -> Floats | None:
+        """Return the surprise of each row of standardised numbers, or None if it is 0 in all of them."""
+        if not self.places:
+            return None
+        values = numbers if len(self.places) == numbers.shape[1] else numbers[:, self.places]
+        if not ((values < self.low) | (values > self.high)).any():
+            return None
+        apart = np.maximum(values - self.high, self.low - values) / self.width
+        farthest = np.clip(apart.max(axis=1), 0.0, _FARTHEST)
+        squared = np.square(farthest)
+        growth = np.clip(farthest, 1.0, self._most)
+        result: Floats = self._log_event * growth * squared / (squared + HALF**2)
+        return result
+
+
+def combine_events(surprise: Floats, log_never: float, n_columns: int) -> Floats:
+    """Return the surprise of rows from the sums of their events.
+
+    Args:
+        surprise: The sums, one a row.
+        log_never: The log-probability of an event that training never had.
+        n_columns: How many columns there are.
+    """
+    share = np.minimum(surprise / (n_columns * log_never), MOST_STRANGE)
+    result: Floats = surprise / (1 - share)
+    return result
 
 
 class TableTransform:
     """Turn tables into float32 matrices: numbers first, then 0/1 columns, and the surprise last.
 
-    All columns but the last are standardised, and 0 stands for what an average row has. Constant columns and those
-    without any value have no part in the result, except that the surprise watches them. The surprise of a row is the
-    log-probability, by the rule of succession, of what training never had: a first missing value, an unseen category,
-    another value in a constant column, or a number beyond its range. It is 0 for rows without such an event, and grows
-    out of proportion with the share of columns that are strange.
+    All columns but the last are standardised, so that 0 is the mean in training. Constant columns and those without any
+    value are left out; only the surprise depends on them. The surprise of a row is the log-probability, by the rule of
+    succession, of what training never had: a first missing value, an unseen category, another value in a constant
+    column, or a number beyond its range. It is 0 for rows without such an event, and grows faster than the share of
+    columns that are strange.
 
     Tables are numpy arrays, data frames of pandas, polars, pyarrow and whatever else narwhals knows, or lists of rows.
 
@@ -52,36 +120,27 @@ class TableTransform:
     columns: list[Column]
     named: bool
 
-    def fit(self, X: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any) -> Self:
         """Learn the columns of a table.
 
         Args:
             X: The table.
-            sample_weight: The weight of each row, 1 if not given. Whole-number weights count as repeated rows, others
-                only weigh the statistics; a row of weight 0 is absent.
 
         Returns:
             This transform.
 
         Raises:
-            ValueError: If the table or the weights cannot be used; the message names column and row.
-            TypeError: If a value is neither a text nor a number, as a dict or a list.
+            ValueError: If the table cannot be used; the message names column and row.
+            TypeError: If a value is neither a text nor a number, such as a dict or a list.
         """
         table = read_table(X)
-        weights = read_weights(sample_weight, table.shape[0])
         names = table.names or [f"x{place}" for place in range(table.shape[1])]
-        columns = []
-        for name, cells in zip(names, table.columns(), strict=True):
-            present = cells if weights.present is None else cells.take(weights.present)
-            kind = kind_of_cells(present)
-            if kind == OTHER and present.form == "objects":
-                check_mixture(list(present.values), name, MAX_LEVELS)
-            columns.append(column_type(kind).fit(name, cells, weights))
+        columns = [fit_column(name, cells) for name, cells in zip(names, table.columns(), strict=True)]
         self._set(columns, table.names is not None)
         return self
 
     def as_rare_as(self, other: "TableTransform") -> Self:
-        """Let events that this table never had be as rare as another table of the same columns says."""
+        """Let events that this table never had be as rare as in another table of the same columns."""
         pairs = zip(self.columns, other.columns, strict=True)
         self._set([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
         return self
@@ -90,16 +149,15 @@ class TableTransform:
         self.columns = columns
         self.version = version
         self.named = named
-        self._n_features = len(columns)
         self._n_numbers = sum(column.n_numbers for column in columns)
         self._n_flags = sum(column.n_flags for column in columns)
-        # Without any output, one column of zeros: what follows needs an input.
+        # A table without any other output gets one column of zeros, because a network needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         self.ranges = Ranges(columns, grows=version > 2) if version > 1 else None
         self._encoders: list[Encoder] = []
         for _, run in groupby(columns, type):
-            beside = list(run)
-            self._encoders += beside[0].encoders(beside)
+            neighbours = list(run)
+            self._encoders += neighbours[0].encoders(neighbours)
 
     @property
     def n_outputs(self) -> int:
@@ -108,7 +166,7 @@ class TableTransform:
 
     @property
     def n_numbers(self) -> int:
-        """How many columns of the result, from the first on, are numbers; 0/1 columns follow."""
+        """How many columns of the result are numbers; these come first, and 0/1 columns follow."""
         return self._n_numbers + self._n_zeros
 
     @property
@@ -116,18 +174,18 @@ class TableTransform:
         """The names of the input columns; "x0", "x1", … if the training table had none."""
         return [column.name for column in self.columns]
 
-    def transform(self, X: Any) -> NDArray[np.float32]:
+    def transform(self, X: Any) -> Encoded:
         """Encode a table of the form that was fitted.
 
         Args:
-            X: The table. Columns are matched by name if both tables have names, else by position.
+            X: The table. Columns are matched by name if both tables have names, otherwise by position.
 
         Returns:
             The matrix, shape (rows, n_outputs), finite.
 
         Raises:
             ValueError: If columns do not match, or a value does not fit its column; the message names column and row.
-            TypeError: If a value is neither a text nor a number, as a dict or a list.
+            TypeError: If a value is neither a text nor a number, such as a dict or a list.
         """
         self._check_fitted()
         table = read_table(X)
@@ -138,28 +196,16 @@ class TableTransform:
         if plain and isinstance(first, NumberBlock) and not others:
             surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
-            surprise = self._encode(table, order, result)
+            n = self.n_numbers
+            surprise = encode_in_turn(self._encoders, table.columns(order), result[:, :n], result[:, n:-1])
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
-        parts = [part for part in (surprise, beyond) if part is not None]
-        if parts:
-            total = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-            several = self.version > 2 and total.any()
-            result[:, -1] = together(total, self.columns[0].log_never, len(self.columns)) if several else total
+        if beyond is not None:
+            surprise = beyond if surprise is None else surprise + beyond
+        if surprise is not None:
+            if self.version > 2 and surprise.any():
+                surprise = combine_events(surprise, self.columns[0].log_never, len(self.columns))
+            result[:, -1] = surprise
         return result
-
-    def _encode(self, table: Table, order: list[int] | None, result: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Write every column's encoding, and return the sum of their surprise."""
-        surprise = np.zeros(len(result))
-        number, flag = 0, self.n_numbers
-        cells = table.columns(order)
-        for encoder in self._encoders:
-            numbers = result[:, number : number + encoder.n_numbers]
-            flags = result[:, flag : flag + encoder.n_flags]
-            number, flag = number + encoder.n_numbers, flag + encoder.n_flags
-            event = encoder.encode_next(cells, numbers, flags)
-            if event is not None:
-                surprise += event
-        return surprise
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
         """Return where each fitted column is in new data with these names, None if the order is the same.
@@ -170,9 +216,9 @@ class TableTransform:
         return match_columns(self.feature_names, self.named, names, n_columns)
 
     def most_unusual(self, X: Any) -> list[str]:
-        """Return for each row the name of the column whose value is the most unusual against the training data.
+        """Return for each row the name of the column whose value is the most unusual beside the training data.
 
-        Numbers and dates count by their standardised value, categories by how rare they are.
+        Numbers and dates are judged by their standardised value, categories by how rare they are.
 
         Args:
             X: A table, as for `transform`.
@@ -180,15 +226,8 @@ class TableTransform:
         self._check_fitted()
         table = read_table(X)
         order = self.match_columns(table.names, table.shape[1])
-        highest = np.full(table.shape[0], -1.0)
-        place = np.zeros(table.shape[0], np.intp)
-        for number, (column, cells) in enumerate(zip(self.columns, table.columns(order), strict=True)):
-            score = column.oddness(cells)
-            higher = score > highest
-            highest[higher] = score[higher]
-            place[higher] = number
-        names = self.feature_names
-        return [names[number] for number in place]
+        scores = [column.oddness(cells) for column, cells in zip(self.columns, table.columns(order), strict=True)]
+        return [self.columns[place].name for place in np.argmax(scores, axis=0)]
 
     def to_config(self) -> dict[str, Any]:
         """Return everything the transform has learned, as JSON can hold it."""
@@ -221,10 +260,9 @@ class TableTransform:
             except ValueError as error:
                 raise ValueError(f"{where}: the kind of column {place} is {error}.") from None
             columns.append(kind.from_config(entry))
-        counts = Counter(column.name for column in columns)
-        twice = next((name for name, count in counts.items() if count > 1), None)
-        if twice is not None:
-            raise ValueError(f"{where} has two columns of the name {twice!r}.")
+        name, count = Counter(column.name for column in columns).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"{where} has two columns of the name {name!r}.")
         transform = cls()
         transform._set(columns, read.flag("named"), int(version))
         return transform

@@ -1,15 +1,16 @@
-"""How a file writes numbers, dates and missing values, where it does not do so in the plain form of `texts`.
+"""How a file writes numbers, dates and missing values, if not in the plain form of `natpn.tabular.texts`.
 
 | setting | texts | they are |
 |---|---|---|
-| decimal "," | 12,5 | 12.5; then 12.5 is no number |
+| decimal "," | 12,5 | 12.5; the text 12.5 is then no number |
 | thousands "," | 9,171 and 12,34,567 | 9171 and 1234567; groups of two or three digits, the last of three |
 | dates "day-first", "month-first" | 14.12.2023, 12/14/2023 14:30 | the 14th of December 2023 |
 | dates "%d %b %y" | 14 Dec 23 | the same, by `datetime.strptime` |
 | na "-999" | -999, and -999.0 | missing |
-| units {"rent": "€"} | €12, 12 € | 12 in the column rent, where 12 is that too, and $12 is none |
+| units {"rent": "€"} | €12, 12 € | 12 in the column rent; so is 12 there, but $12 is no number |
 
-Dates in ISO form are read whatever `dates` says, unless they have that form as well.
+Dates in ISO form are always read, unless the form that `dates` names fits them too. The sign of a unit stands before
+or after the number, with or without spaces: €1200, -$5, $-5, 12 EUR, 82%. It does not change the number: 82% is 82.
 """
 
 import datetime
@@ -20,9 +21,11 @@ from functools import cached_property
 from typing import Any, Self
 
 from natpn.tabular.config import Fields
-from natpn.tabular.units import UNITS, split_unit
 
 ORDERS = ("day-first", "month-first")
+UNITS = ("€", "$", "£", "¥", "₹", "%", "CHF", "EUR", "USD", "GBP")
+# Digits with anything between them that may be a separator.
+_NUMERIC = re.compile(r"[+-]?[.,]?[0-9](?:[0-9_]|[^\w+-])*(?:[eE][+-]?[0-9]+)?")
 _SPACES = " \u00a0\u2009\u202f"
 _APOSTROPHES = "'’"
 _ORDERED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d{2})(?:[ T,]\s*(\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?))?")
@@ -73,7 +76,7 @@ class Written:
     def to_config(self) -> dict[str, Any]:
         """Return this as JSON can hold it."""
         config = asdict(self) | {"na": list(self.na)}
-        if not self.units:  # as in versions that did not know of them
+        if not self.units:  # so that versions without units can read it
             del config["units"]
         return config
 
@@ -94,11 +97,11 @@ class Written:
 
     @classmethod
     def of_table(cls, table: dict[str, Any] | None) -> Self:
-        """Return how the table of a fit was written, by what is saved about it; plainly if nothing is."""
+        """Return how the table of a fit was written, as saved with the model; in plain form if nothing is saved."""
         return cls.from_config(table["written"]) if table and "written" in table else cls()
 
     def is_missing(self, text: str) -> bool:
-        """Say whether a text is one of those that stand for missing values here, or the same number, in any unit."""
+        """Say whether a text stands for a missing value here, or is the same number as one that does, in any unit."""
         if text.strip() in self.na:
             return True
         return bool(self.missing_numbers) and _float(self.number(split_unit(text)[0])) in self.missing_numbers
@@ -109,7 +112,7 @@ class Written:
         return self.decimal == "." and not self.thousands
 
     def number(self, text: str) -> str | None:
-        """Return a number with a decimal point and nothing between thousands; None if it is not written as here."""
+        """Return a number with a decimal point and nothing between thousands; None if it is not in this file's form."""
         if self.has_plain_numbers:
             return text
         found = self._number.fullmatch(text)
@@ -144,6 +147,26 @@ class Written:
 PLAIN = Written()
 
 
+def split_unit(text: str) -> tuple[str, str]:
+    """Return what stands beside a unit sign, if it looks like a number, and the sign; otherwise the text and "".
+
+    Args:
+        text: A text, with spaces around it or without.
+    """
+    plain = text.strip()
+    sign = plain[0] if plain.startswith(("+", "-")) else ""
+    # Not one pattern for both ends, which would try every space of a long text as the end of the number.
+    if plain.endswith(UNITS):
+        unit = next(unit for unit in UNITS if plain.endswith(unit))
+        number = plain[: -len(unit)].rstrip()
+    elif plain.startswith(UNITS, len(sign)):
+        unit = next(unit for unit in UNITS if plain.startswith(unit, len(sign)))
+        number = sign + plain[len(sign) + len(unit) :].lstrip()
+    else:
+        return plain, ""
+    return (number, unit) if _NUMERIC.fullmatch(number) else (plain, "")
+
+
 def _float(text: str | None) -> float | None:
     try:
         return None if text is None else float(text)
@@ -152,7 +175,7 @@ def _float(text: str | None) -> float | None:
 
 
 def _is_format(form: str) -> bool:
-    """Say whether a format gives a day back."""
+    """Say whether a format of `datetime.strptime` keeps the day."""
     day = datetime.datetime(2023, 12, 14)
     try:
         return datetime.datetime.strptime(day.strftime(form), form).date() == day.date()
@@ -168,11 +191,6 @@ def _ordered(text: str, day_first: bool) -> datetime.datetime | None:
     day, month = (first, second) if day_first else (second, first)
     short = len(year) == 2
     date = datetime.datetime.strptime(f"{day} {month} {year}", "%d %m %y" if short else "%d %m %Y")
-    return (
-        date if time is None else datetime.datetime.combine(date, datetime.time.fromisoformat(time.zfill(_width(time))))
-    )
-
-
-def _width(time: str) -> int:
-    """Return the length of a time whose hour has two digits."""
-    return len(time) + (time[1] == ":")
+    if time is None:
+        return date
+    return datetime.datetime.combine(date, datetime.time.fromisoformat(time if time[2] == ":" else f"0{time}"))

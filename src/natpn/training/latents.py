@@ -72,20 +72,6 @@ def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
     network.budget.see_rows(len(session.train))
 
 
-@torch.no_grad()
-def normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Normalise the first latents, those before training."""
-    network.eval()
-    normalisation = network.normalisation
-    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
-    for x, _, _ in session.train.chunks():
-        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
-        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
-    rows, total, squares = parallel.total(sums)
-    normalisation.running_mean.copy_(total / rows)
-    normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))
-
-
 def fit_density(
     session: Session, phase: str, network: NaturalPosteriorNetwork, place: int, descent: Descent, max_rows: int
 ) -> None:

@@ -9,7 +9,6 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,10 +19,8 @@ from natpn.densities import Density
 from natpn.encoders import TabularEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
-from natpn.network.stacked import StackedNetworks
-from natpn.training.adam import FlatParameters
-from natpn.training.backpropagation import Backpropagation, backpropagation
-from natpn.training.scales import InputScales
+from natpn.network.ensemble import StackedNetworks
+from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, backpropagation
 
 
 @dataclass(frozen=True)
@@ -174,7 +171,7 @@ class StackedPlainLoss(Trainee):
 
 
 class BayesianLoss(Trainee):
-    """The paper's loss (Eq. 7, with its sign mended).
+    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed.
 
     Args:
         network: The network.
@@ -194,8 +191,10 @@ class BayesianLoss(Trainee):
         return loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
 
     def settle(self, x: Tensor) -> None:
-        """Settle the network's latents."""
-        _settle(self.network, self.network.encoder, x)
+        """Set the running mean of the network's latents, a part of the sample at a time."""
+        rows = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
+        latent = torch.cat([self.network.encoder(part) for part in x.split(rows)])
+        self.network.normalisation.settle(latent)
 
 
 class DensityLoss(Trainee):
@@ -213,11 +212,6 @@ class DensityLoss(Trainee):
         """Return losses, (B,); the targets play no part."""
         result: Tensor = -self.density.log_prob(x)
         return result
-
-
-def _settle(network: NaturalPosteriorNetwork, encoder: Callable[[Tensor], Tensor], x: Tensor) -> None:
-    chunk = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
-    network.normalisation.settle(torch.cat([encoder(part) for part in x.split(chunk)]))
 
 
 @torch.no_grad()

@@ -6,9 +6,12 @@ constant learning rate, with early stopping.
 
 from dataclasses import dataclass
 
+import torch
+
+from natpn import parallel
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.descent import Descent, descend
-from natpn.training.latents import fit_density, normalise, prepare
+from natpn.training.latents import fit_density, prepare
 from natpn.training.losses import BayesianLoss
 from natpn.training.session import Session
 
@@ -45,7 +48,7 @@ class Paper:
             suffix = "" if len(members) == 1 else f" {i + 1}"
             if not session.is_finished(f"prepare{suffix}"):
                 prepare(session, member)
-                normalise(session, member)
+                _normalise(session, member)
                 session.finish(f"prepare{suffix}")
             self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
             loss = BayesianLoss(member, self.entropy_weight)
@@ -64,3 +67,16 @@ class Paper:
             patience=self.patience,
             max_gradient_norm=self.max_gradient_norm,
         )
+
+
+@torch.no_grad()
+def _normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
+    """Set the running mean and variance of the latents to those before training."""
+    network.eval()
+    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
+    for x, _, _ in session.train.chunks():
+        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
+        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
+    rows, total, squares = parallel.total(sums)
+    network.normalisation.running_mean.copy_(total / rows)
+    network.normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))

@@ -123,7 +123,7 @@ class Session:
                 "running": running,
             }
             try:
-                self._write(state)
+                _write(self.directory / FILE, state)
             except OSError as error:
                 # What is trained is worth more than the checkpoint, and the last one is still there.
                 warnings.warn(
@@ -143,15 +143,6 @@ class Session:
             )
         state: dict[str, Any] = torch.load(io.BytesIO(payload), map_location=self.device, weights_only=True)
         return state
-
-    def _write(self, state: dict[str, Any]) -> None:
-        if self.directory is None:
-            return
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        with replacing(self.directory / FILE, CHECKPOINT) as file:
-            file.write(_header(buffer.getbuffer()))
-            file.write(buffer.getbuffer())
 
     def result(self) -> TrainingResult:
         """Return what came of it."""
@@ -181,6 +172,14 @@ def identify(network: nn.Module, train: Data, validation: Data | Tensor, **setti
         "training data": fingerprint(train),
         "validation data": fingerprint(validation),
     }
+
+
+def _write(path: Path, state: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    with replacing(path, CHECKPOINT) as file:
+        file.write(_header(buffer.getbuffer()))
+        file.write(buffer.getbuffer())
 
 
 def _header(payload: bytes | memoryview) -> bytes:

@@ -24,9 +24,8 @@ from natpn import parallel
 from natpn.densities import Surprise
 from natpn.encoders import TabularEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
-from natpn.network.stacked import stackable
-from natpn.training.agreement import share_noise
-from natpn.training.align import refit_noise, set_budget, set_steepness
+from natpn.network.ensemble import stackable
+from natpn.training.align import refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.data import FoldedRows, Rows, Source
 from natpn.training.descent import Descent, descend
 from natpn.training.groups import choose, divide

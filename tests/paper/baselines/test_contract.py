@@ -154,7 +154,7 @@ def test_an_encoder_of_ones_own_is_copied(name, target):
     model = quick(name, target, encoder=encoder, latent_dim=5).fit(X, y)
     assert len(model.predict(X)) == 60
     assert all(torch.equal(p, q) for p, q in zip(encoder.parameters(), before, strict=True))
-    with pytest.raises(ValueError, match=r"encoder: it returned shape .* but latent_dim = 4"):
+    with pytest.raises(ValueError, match=r"encoder: expected outputs with latent_dim = 4 .* got shape"):
         quick(name, target, encoder=encoder, latent_dim=4).fit(X, y)
 
 

@@ -72,9 +72,11 @@ def test_other_densities_and_wrong_ones():
     before = own.centre.clone()
     quick("PostNet", "classes", density=own, latent_dim=4).fit(X, y)
     assert torch.equal(own.centre, before)
-    with pytest.raises(ValueError, match="density: GaussianMixture is not fitted by gradient descent; choose"):
+    with pytest.raises(
+        ValueError, match="density: expected one that gradient descent fits, got GaussianMixture; choose"
+    ):
         quick("PostNet", "classes", density="gaussian_mixture").fit(X, y)
-    with pytest.raises(ValueError, match="density: it is over 4 features, but latent_dim = 5"):
+    with pytest.raises(ValueError, match="density: expected one over latent_dim = 5 features, got one over 4"):
         quick("PostNet", "classes", density=own, latent_dim=5).fit(X, y)
     with pytest.raises(ValueError, match=r"density: expected a name or a .* got 3"):
         quick("PostNet", "classes", density=3).fit(X, y)

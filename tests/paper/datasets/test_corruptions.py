@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from natpn_paper.datasets import CORRUPTIONS, corrupt
-from natpn_paper.datasets.corruptions import blur, digital, warping, weather
+from natpn_paper.datasets.corruptions import blur, digital, weather
 
 # where the published parameters do not change the image more with each severity
 NOT_MONOTONE = {"glass_blur", "motion_blur", "frost", "elastic_transform"}
@@ -16,7 +16,7 @@ PLAUSIBLE = {1: (1e-5, 0.04), 5: (5e-4, 0.12)}
 def images():
     """Smooth pictures with some edges and grain, in steps of 1/255."""
     rng = np.random.default_rng(0)
-    clouds = warping.plasma(90, 32, 32, 1.6, rng).reshape(30, 3, 32, 32) * 0.7
+    clouds = weather.plasma(90, 32, 32, 1.6, rng).reshape(30, 3, 32, 32) * 0.7
     for image in clouds:
         top, left = rng.integers(0, 24, 2)
         image[:, top : top + 12, left : left + 14] += 0.25
@@ -89,10 +89,10 @@ def test_more_images_than_a_chunk(monkeypatch, images):
     ("arguments", "words"),
     [
         ((np.zeros((1, 3, 8, 8)), "snowy", 1), "'snowy' is unknown.*Did you mean 'snow'"),
-        ((np.zeros((1, 3, 8, 8)), "snow", 0), "severity = 0.*1 to 5"),
-        ((np.zeros((1, 3, 8, 8)), "snow", True), "severity = True"),
-        ((np.zeros((1, 8, 8, 3)), "snow", 1), r"shape \(1, 8, 8, 3\).*moveaxis"),
-        ((np.zeros((3, 8, 8)), "snow", 1), r"shape \(3, 8, 8\)"),
+        ((np.zeros((1, 3, 8, 8)), "snow", 0), "severity: .*1 to 5, got 0"),
+        ((np.zeros((1, 3, 8, 8)), "snow", True), "severity: .*got True"),
+        ((np.zeros((1, 8, 8, 3)), "snow", 1), r"got \(1, 8, 8, 3\).*moveaxis"),
+        ((np.zeros((3, 8, 8)), "snow", 1), r"got \(3, 8, 8\)"),
         ((np.full((1, 3, 8, 8), 255), "snow", 1), "to 255.*divide bytes by 255"),
         ((np.full((1, 3, 8, 8), np.nan), "snow", 1), "nan to nan"),
     ],
@@ -142,7 +142,7 @@ def test_pixels_are_means_of_boxes():
 def test_a_streak_goes_one_way():
     dot = np.zeros((2, 1, 9, 9), np.float32)
     dot[:, :, 4, 4] = 1
-    level, steep = warping.streak(dot, 3, 1.0, np.array([0.0, -90.0]))[:, 0]
+    level, steep = blur.streak(dot, 3, 1.0, np.array([0.0, -90.0]))[:, 0]
     assert level[4].sum() == pytest.approx(1, abs=1e-3)
     assert level[4, :4].max() > 0 == level[4, 5:].max()
     np.testing.assert_allclose(steep[4:, 4], level[4, 4::-1], atol=1e-6)
@@ -150,7 +150,7 @@ def test_a_streak_goes_one_way():
 
 def test_the_centre_of_a_zoom_stays():
     ramp = np.broadcast_to(np.linspace(0, 1, 9, dtype=np.float32), (1, 1, 9, 9))
-    zoomed = warping.zoom(ramp, 2.0)[0, 0]
+    zoomed = blur.zoom(ramp, 2.0)[0, 0]
     np.testing.assert_allclose(zoomed, np.broadcast_to(np.linspace(0.25, 0.75, 9), (9, 9)), atol=1e-6)
 
 
@@ -158,10 +158,10 @@ def test_sampling_at_the_pixels_gives_the_image_and_between_them_the_mean():
     images = np.random.default_rng(0).random((2, 3, 6, 7)).astype(np.float32)
     row, column = np.mgrid[:6, :7].astype(np.float32)
     grid = [np.broadcast_to(axis, (2, 6, 7)) for axis in (row, column)]
-    np.testing.assert_allclose(warping.sample(images, *grid), images, atol=1e-6)
-    half = warping.sample(images, grid[0], grid[1] + 0.5)
+    np.testing.assert_allclose(digital.sample(images, *grid), images, atol=1e-6)
+    half = digital.sample(images, grid[0], grid[1] + 0.5)
     np.testing.assert_allclose(half[..., :-1], (images[..., :-1] + images[..., 1:]) / 2, atol=1e-6)
-    mirrored = warping.sample(images, grid[0] - 6, grid[1])
+    mirrored = digital.sample(images, grid[0] - 6, grid[1])
     np.testing.assert_allclose(mirrored[:, :, 4], images[:, :, 2], atol=1e-6)
 
 
@@ -188,7 +188,7 @@ def test_elastic_without_strength_is_affine():
 
 
 def test_clouds_fill_their_range_and_decay_smooths_them():
-    rough, smooth = (warping.plasma(20, 32, 32, decay, np.random.default_rng(0)) for decay in (1.1, 3))
+    rough, smooth = (weather.plasma(20, 32, 32, decay, np.random.default_rng(0)) for decay in (1.1, 3))
     assert rough.min() == smooth.min() == 0
     assert rough.max() == smooth.max() == 1
     steps = [np.abs(np.diff(clouds, axis=1)).mean() for clouds in (rough, smooth)]

@@ -13,7 +13,8 @@ from PIL import Image
 from natpn_paper.datasets import DamagedData, MissingData, files, load, pictures
 from natpn_paper.datasets.base import Request
 from natpn_paper.datasets.cifar import cifar10_rows
-from natpn_paper.datasets.svhn import read_mat
+from natpn_paper.datasets.depth import find_pairs
+from natpn_paper.datasets.svhn import read_mat, svhn_ood
 from paper.datasets import made
 
 SMALL = (12, 16)
@@ -71,6 +72,39 @@ def test_ten_stands_for_zero_in_svhn(tmp_path):
     rows = read_mat(tmp_path / "svhn/test_32x32.mat")
     assert rows.y[:10].tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
     assert rows.X.shape == (20, 32, 32, 3)
+
+
+def test_any_npz_file_with_crops_and_labels_is_a_sample_of_svhn(tmp_path):
+    place = made.folder(tmp_path, "svhn")
+    crops = made.images(20, 32, 32, 3)
+    np.savez(place / "some.npz", digits=made.labels(20), crops=crops)
+    rows = svhn_ood(Request(directory=tmp_path))
+    np.testing.assert_array_equal(rows.X, crops)
+    assert rows.y.tolist() == made.labels(20).tolist()
+    assert load("svhn", directory=tmp_path).note == "20 sample crops in place of 99,289"
+    np.savez(place / "some.npz", crops)
+    with pytest.raises(DamagedData, match="no crops of shape"):
+        svhn_ood(Request(directory=tmp_path))
+    (place / "some.npz").unlink()
+    with pytest.raises(MissingData, match=r"svhn/train_32x32\.mat"):
+        load("svhn", directory=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("picture", "depth"),
+    [
+        ("room.jpg", "room.png"),
+        ("a/rgb.png", "a/depth.png"),
+        ("a/rgb/7.png", "a/depth/7.png"),
+        ("a/rgb_7.jpg", "a/sync_depth_7.png"),
+        ("a/rgb/rgb_7.jpg", "a/depth/sync_depth_7.png"),
+        ("val/image/2_image_7_image_02.png", "val/groundtruth_depth/2_groundtruth_depth_7_image_02.png"),
+    ],
+)
+def test_depth_maps_are_found_by_their_names(picture, depth, tmp_path):
+    names = [picture, depth, "alone.png", "other/image/7.png", "other/velodyne_raw/7.png"]
+    found = find_pairs([pictures.PictureFile(tmp_path, name) for name in names])
+    assert [(image.name, depths.name) for image, depths in found] == [(picture, depth)]
 
 
 def test_faces_of_the_test_part_alone_are_the_ood_set(tmp_path):

@@ -11,7 +11,7 @@ from natpn_paper.datasets.base import Request
 from natpn_paper.datasets.cifar import cifar10_rows
 from natpn_paper.datasets.digits import idx_rows, kmnist_rows
 from natpn_paper.datasets.svhn import svhn_ood
-from natpn_paper.datasets.tables import bikes, regression_rows
+from natpn_paper.datasets.uci_tables import bikes, regression_rows
 
 DATA = Path(os.environ.get("NATPN_DATA", "nowhere"))
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="NATPN_DATA names no directory")

@@ -11,7 +11,7 @@ from natpn.densities import MaskedAutoregressiveFlow
 from natpn_paper import datasets
 from natpn_paper.baselines import BASELINES
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
-from natpn_paper.experiments import EXPERIMENTS, bike_sharing, cifar10, execute, mnist, paper
+from natpn_paper.experiments import EXPERIMENTS, execute, paper_tables, published
 from natpn_paper.experiments.base import Run
 from natpn_paper.experiments.models import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
 from natpn_paper.experiments.registry import DRAWINGS
@@ -36,7 +36,7 @@ def test_names_are_known(name):
     assert set(experiment.needs) <= set(datasets.DATASETS)
     for view in experiment.views:
         assert view.data in experiment.data
-        models, columns = (set(names) for names in zip(*paper.figures(view.table, view.trained_on), strict=True))
+        models, columns = (set(names) for names in zip(*published.scores(view.table, view.trained_on), strict=True))
         assert columns == set(view.columns)
         ours = {plain_name(model) + view.suffix for model in experiment.models}
         assert {model for model in models if model.endswith(view.suffix)} <= ours
@@ -96,15 +96,15 @@ def test_epochs_of_a_run_are_those_that_were_asked_for(model):
 @pytest.mark.parametrize(
     ("study", "table", "model", "setting"),
     [
-        ("ablation-mnist", "mnist", "NatPN", mnist.SETTING),
-        ("ablation-cifar10", "cifar10", "NatPN", cifar10.SETTING),
-        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", bike_sharing.SETTING),
+        ("ablation-mnist", "mnist", "NatPN", paper_tables.MNIST_SETTING),
+        ("ablation-cifar10", "cifar10", "NatPN", paper_tables.CIFAR10_SETTING),
+        ("ablation-bikesharing-poisson", "bike-sharing", "NatPN-Poisson", paper_tables.BIKE_SETTING),
     ],
 )
 def test_flow_and_budget_are_those_of_the_study_row_with_the_figures_of_the_table(study, table, model, setting):
-    of_table = {column: figure for (name, column), figure in paper.figures(table).items() if name == model}
+    of_table = {column: figure for (name, column), figure in published.scores(table).items() if name == model}
     of_study: dict[str, dict[str, object]] = {}
-    for (row, column), figure in paper.figures(study).items():
+    for (row, column), figure in published.scores(study).items():
         of_study.setdefault(row, {})[column] = figure
     (row,) = [row for row, found in of_study.items() if all(of_table[k] == v for k, v in found.items())]
     dim, budget, flow = ROWS[row]

@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from natpn_paper.experiments import Run, execute, inference_time, paper
+from natpn_paper.experiments import Run, execute, inference_time, published
 from natpn_paper.experiments.inference_time import CIFAR10, EXPERIMENT, MODELS, NYU
 from natpn_paper.experiments.models import plain_name
 from natpn_paper.experiments.timing import milliseconds
@@ -14,7 +14,7 @@ from natpn_paper.experiments.timing import milliseconds
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_has_the_columns_that_the_paper_has(name):
     line = execute(EXPERIMENT, Run(EXPERIMENT.name, EXPERIMENT.name, name, 0, quick=True))
-    known = {column for model, column in paper.figures("inference-time") if model == plain_name(name)}
+    known = {column for model, column in published.scores("inference-time") if model == plain_name(name)}
     assert set(line["scores"]) == (known or {CIFAR10, NYU})
     for column, ms in line["scores"].items():
         assert ms > 0
@@ -24,7 +24,7 @@ def test_every_model_has_the_columns_that_the_paper_has(name):
 
 
 def test_the_papers_rows_are_all_there():
-    assert {model for model, _ in paper.figures("inference-time")} <= {plain_name(name) for name in MODELS}
+    assert {model for model, _ in published.scores("inference-time")} <= {plain_name(name) for name in MODELS}
     assert inference_time.EXPERIMENT.views[0].columns == (CIFAR10, NYU)
 
 

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from natpn_paper.datasets import Splits
-from natpn_paper.experiments import Run, execute, nyu, paper, pixels
+from natpn_paper.experiments import Run, execute, nyu, pixels, published
 from natpn_paper.experiments.pixels import PixelModel
 
 DATA = Path(os.environ.get("NATPN_DATA", "nowhere"))
@@ -73,7 +73,7 @@ def test_only_readings_are_scored():
 
 def test_the_view_has_the_papers_columns():
     (view,) = nyu.EXPERIMENT.views
-    assert {column for _, column in paper.figures(view.table)} == set(view.columns)
+    assert {column for _, column in published.scores(view.table)} == set(view.columns)
 
 
 def test_members_mean_a_mixture():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cli.conftest import ENVIRONMENT, refused, run
-from natpn_paper.experiments import EXPERIMENTS, Outcome, paper, read_lines, registry
+from natpn_paper.experiments import EXPERIMENTS, Outcome, published, read_lines, registry
 from natpn_paper.experiments.base import Experiment
 from natpn_paper.experiments.studies import ROWS
 from natpn_paper.reproduce.choosing import split_names
@@ -132,7 +132,7 @@ def test_the_list_has_every_table_and_its_state(there):
     run("reproduce", "small", "--seeds", 1, "--models", "NatPN", "--limit", 2000)
     for result in (run("reproduce", "--list", "--seeds", 2), run("reproduce", "--seeds", 2)):
         assert result.exit_code == 0
-        for name in (*EXPERIMENTS, *paper.tables()):
+        for name in (*EXPERIMENTS, *published.tables()):
             assert name in result.stdout
         lines = result.stdout.splitlines()
         at = next(i for i, row in enumerate(lines) if row.startswith("small "))
@@ -140,7 +140,7 @@ def test_the_list_has_every_table_and_its_state(there):
         assert lines[at + 1].strip() == "table sensorless-drive; some runs on at most 2,000 rows"
         at = next(i for i, row in enumerate(lines) if row.startswith("absent "))
         assert lines[at + 1].strip() == "figure; data missing: sensorless-drive"
-    assert result.stdout.startswith("Say what to measure, as in `natpn reproduce ")
+    assert result.stdout.startswith("Name what to measure, as in `natpn reproduce ")
 
 
 def test_the_list_is_quick():
@@ -162,7 +162,7 @@ def test_the_list_is_quick():
         (["small", "--models", "NatPM,NatPN"], "--models: nothing that was chosen has 'NatPM'; did you mean 'NatPN'?"),
         (["small", "--data", "ther"], "--data: nothing that was chosen has 'ther'; did you mean 'there'?"),
         (["bike-sharing", "--models", "EvReg", "--data", "bike-sharing-poisson"], "leave no run"),
-        (["small", "--quick", "--epochs", "3"], "--epochs has no meaning with --quick"),
+        (["small", "--quick", "--epochs", "3"], "--epochs cannot be combined with --quick"),
         (["small", "--results", "there/is/a/file/results.jsonl"], "there/is/a/file: a part of the path is a file"),
     ],
 )

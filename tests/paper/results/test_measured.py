@@ -3,12 +3,11 @@
 import re
 from pathlib import Path
 
-from natpn_paper.experiments import read_lines
+from natpn_paper.experiments import published, read_lines
 from natpn_paper.experiments.registry import DRAWINGS, EXPERIMENTS
-from natpn_paper.results.agreement import agreement, counted, total
-from natpn_paper.results.listing import markdown
-from natpn_paper.results.notes import read_notes, without_table
+from natpn_paper.results.listing import markdown, read_notes, without_table
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement, best_single_pass, counted, total
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "results.md"
@@ -43,3 +42,45 @@ def test_the_readme_says_how_many_cells_agree():
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"in {counted(every.good)} cells" in text
     assert f"in {counted(every.near)}" in text
+
+
+QUOTED = {  # rows of the README: data and score of benchmarks/quality.py, and the table, part and column of the paper
+    ("Sensorless Drive", "accuracy in %"): (
+        "sensorless",
+        "accuracy",
+        "sensorless-drive",
+        "sensorless-drive",
+        "Accuracy",
+    ),
+    ("Sensorless Drive", "unseen classes, AUC-PR"): (
+        *("sensorless", "left-out"),
+        *("sensorless-drive", "sensorless-drive", "9/10 Epist."),
+    ),
+    ("Bike Sharing, Normal", "RMSE"): ("bike-normal", "rmse", "bike-sharing", "bike-sharing-normal", "RMSE"),
+    ("Bike Sharing, Normal", "winter, AUC-PR"): (
+        *("bike-normal", "winter"),
+        *("bike-sharing", "bike-sharing-normal", "Winter Epist."),
+    ),
+    ("Bike Sharing, Poisson", "RMSE"): ("bike-poisson", "rmse", "bike-sharing", "bike-sharing-poisson", "RMSE"),
+    ("Bike Sharing, Poisson", "winter, AUC-PR"): (
+        *("bike-poisson", "winter"),
+        *("bike-sharing", "bike-sharing-poisson", "Winter Epist."),
+    ),
+    ("Kin8nm", "RMSE"): ("kin8nm", "rmse", "uci", "kin8nm", "RMSE"),
+    ("Concrete", "RMSE"): ("concrete", "rmse", "uci", "concrete", "RMSE"),
+}
+
+
+def test_the_readme_quotes_the_method_and_the_paper():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Measured results")[1]
+    method = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    data, found = "", set()
+    for first, score, *cells in re.findall(r"^\| (.*?) ?\| (.+?) \| (.+?) \| ([\d.]+) \| ([\d.]+) \|$", section, re.M):
+        data = first or data
+        found.add((data, score))
+        name, key, table, part, column = QUOTED[data, score]
+        assert f"| {name} | {key} | {cells[0]} |" in method
+        (view,) = (v for v in EXPERIMENTS[table].views if (v.table, v.data) == (table, part))
+        paper = published.scores(view.table, view.trained_on)["NatPN" + view.suffix, column][0]
+        assert [float(cell) for cell in cells[1:]] == [paper, best_single_pass(view, column)]
+    assert found == set(QUOTED)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, registry
-from natpn_paper.experiments.paper import figures
-from natpn_paper.experiments.paper import tables as paper_tables
-from natpn_paper.results.agreement import agreement, best_single_pass, counted, total
-from natpn_paper.results.drawings import pictures
-from natpn_paper.results.listing import legend, markdown, summary, text
-from natpn_paper.results.notes import read_notes
-from natpn_paper.results.page import page
+from natpn_paper.experiments.published import scores
+from natpn_paper.experiments.published import tables as paper_tables
+from natpn_paper.results.figures import drawings
+from natpn_paper.results.html_page import page
+from natpn_paper.results.listing import legend, markdown, read_notes, summary, text
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement, best_single_pass, counted, total
 from natpn_paper.results.words import about
 from report.test_page import Page
 
@@ -58,7 +57,7 @@ def test_a_cell_is_mean_and_standard_error_as_numpy_says():
     cell = cells(accuracy("NatPN", *values))["NatPN"]
     assert cell.mean == pytest.approx(values.mean())
     assert cell.error == pytest.approx(values.std(ddof=1) / np.sqrt(5))
-    assert cell.paper == figures("sensorless-drive")["NatPN", "Accuracy"]
+    assert cell.paper == scores("sensorless-drive")["NatPN", "Accuracy"]
     assert cells(accuracy("NatPN", 5.0))["NatPN"].error is None
 
 
@@ -129,9 +128,9 @@ def test_every_table_of_the_paper_is_shown_with_its_figures():
         assert f"\n### {table.name}\n" in written
         assert f"#{table.name}" in read.links
         shown = text(table, 10_000)
-        for model, column in figures(table.view.table, table.view.trained_on):
+        for model, column in scores(table.view.table, table.view.trained_on):
             if model.endswith(table.view.suffix):
-                value, _ = figures(table.view.table, table.view.trained_on)[model, column]
+                value, _ = scores(table.view.table, table.view.trained_on)[model, column]
                 assert f"({value:.2f})" in shown, (table.name, model, column)
                 assert f"({value:.2f}" in written
                 assert f"({value:.2f}" in read.text
@@ -172,9 +171,9 @@ def test_a_terminal_gets_lines_that_fit(width):
 
 
 def test_agreement_counts_cells():
-    value, error = figures("sensorless-drive")["NatPN", "Accuracy"]
+    value, error = scores("sensorless-drive")["NatPN", "Accuracy"]
     best = best_single_pass(VIEW, "Brier")
-    assert best == min(v for (m, c), (v, _) in figures("sensorless-drive").items() if c == "Brier" and m in SINGLE)
+    assert best == min(v for (m, c), (v, _) in scores("sensorless-drive").items() if c == "Brier" and m in SINGLE)
     near = line("NatPN (paper)", scores={"Accuracy": value + 2 * error, "Brier": 50.0})
     ours = line("NatPN", scores={"Brier": best + 0.001, "Accuracy": 50.0})
     (one,) = agreement([near, ours], MADE)
@@ -218,16 +217,16 @@ def test_figures_are_drawn_by_their_experiments(monkeypatch):
 
     monkeypatch.setattr(registry, "DRAWINGS", {"made": draw, "nothing": draw})
     lines = [line("NatPN", seed, values={"height": seed}) for seed in (0, 1)]
-    (picture,), problems = pictures(lines, MADE)
+    (drawing,), problems = drawings(lines, MADE)
     assert not problems
-    assert picture.svg.startswith("<?xml")
-    assert pictures(lines, MADE)[0][0].svg == picture.svg
-    assert "![Made up & <i>](figures/made.svg)" in markdown([], [], [picture])
-    html = page([], [], [picture])
+    assert drawing.svg.startswith("<?xml")
+    assert drawings(lines, MADE)[0][0].svg == drawing.svg
+    assert "![Made up & <i>](figures/made.svg)" in markdown([], [], [drawing])
+    html = page([], [], [drawing])
     (embedded,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', html)
-    assert base64.b64decode(embedded).decode() == picture.svg
+    assert base64.b64decode(embedded).decode() == drawing.svg
     assert "#made-figure" in Page(re.sub(r"<img [^>]*>", "", html)).links
-    drawn, problems = pictures([line("NatPN")], MADE)
+    drawn, problems = drawings([line("NatPN")], MADE)
     assert drawn == []
     assert problems == ["made cannot be drawn from these 1 runs: KeyError: 'height'"]
 

@@ -25,9 +25,9 @@ from natpn.estimators.numbers import NumberTargets
 from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
 from natpn.training.staged import batch_size
-from natpn_paper.baselines.answers import Answer, BaselineClassDistribution, BaselineDistribution
-from natpn_paper.baselines.checks import check_number, check_share, check_whole
-from natpn_paper.baselines.network import LikelihoodLoss, PlainNetwork
+from natpn_paper.baselines.checks import check_count, check_number, check_share
+from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
+from natpn_paper.baselines.readings import BaselineClassDistribution, BaselineDistribution, Reading
 
 _EVALUATIONS = 30
 
@@ -51,14 +51,14 @@ class Baseline(DataEstimator):
     """Base class of the baselines.
 
     Args:
-        encoder: "auto" for the one of the paper's networks, "tabular", "image", "resnet18", a module that maps
-            standardised inputs to (rows, latent_dim), of which each network has a copy, or a function that makes one.
+        encoder: "auto" for the encoder of the paper's networks, "tabular", "image", "resnet18", a module that maps
+            standardised inputs to (rows, latent_dim), which each network copies, or a function that makes one.
         latent_dim: The size of the latent vector.
-        max_epochs: Epochs of training; by default by the number of rows.
-        batch_size: Rows a step; by default by the number of rows.
-        learning_rate: The peak of the learning rate, which goes up and then down to almost nothing.
-        patience: Epochs without progress before training stops; by default it goes on to the end of the cycle. The best
-            state is kept either way.
+        max_epochs: Epochs of training; the default depends on the number of rows.
+        batch_size: Rows a step; the default depends on the number of rows.
+        learning_rate: The peak of the learning rate, which rises and then falls to almost 0.
+        patience: Epochs without progress before training stops; by default training runs to the end of the cycle. The
+            best state is kept either way.
         validation_fraction: Share of rows held out to find the best state.
         device: "cpu", "cuda", "auto".
         random_state: The seed.
@@ -111,7 +111,7 @@ class Baseline(DataEstimator):
         return PlainNetwork(self._encoder(), int(self.latent_dim), n_outputs)
 
     def _loss(self, network: Any, data: Prepared, seed: int) -> Trainee:
-        """Return what is minimised: minus the log-likelihood, unless the method has a loss of its own."""
+        """Return the loss: minus the log-likelihood, unless the method has its own."""
         _, y, weight = data.train
         return LikelihoodLoss(network, self.family_, y, weight)
 
@@ -121,15 +121,15 @@ class Baseline(DataEstimator):
         return self.family_.n_statistics
 
     @abstractmethod
-    def _read(self, raw: Tensor) -> Answer:
-        """Return what raw outputs, (..., B, K), mean."""
+    def _read(self, raw: Tensor) -> Reading:
+        """Return the meaning of raw outputs, (..., B, K)."""
 
     @abstractmethod
     def _distribution(self, raw: Tensor) -> BaselineDistribution:
         """Return the distributions that raw outputs stand for."""
 
     def _in_units(self, chi: Tensor) -> Tensor:
-        """Return statistics of targets as training sees them in the user's units."""
+        """Turn statistics of standardised targets into the user's units."""
         return chi
 
     # Fitting.
@@ -187,10 +187,10 @@ class Baseline(DataEstimator):
         return paper_encoder(self.inputs_, self.encoder, int(self.latent_dim))
 
     def _check_parameters(self) -> None:
-        check_whole(self, "latent_dim")
+        check_count(self, "latent_dim")
         for name in ("max_epochs", "batch_size", "patience"):
             if getattr(self, name) is not None:
-                check_whole(self, name)
+                check_count(self, name)
         if self.learning_rate is not None:
             check_number(self, "learning_rate", 0)
         check_share(self, "validation_fraction")
@@ -221,11 +221,11 @@ class Baseline(DataEstimator):
         return np.concatenate([-part.epistemic for part in self.answers(X)])
 
     def _likelihood(self, chi: Tensor) -> Distribution:
-        """Return the distributions of targets with the given mean statistics in training's units."""
+        """Return the distributions of targets, in the user's units, whose standardised mean statistics are given."""
         chi = self._in_units(chi)
         return self.family_.posterior(self.family_.evidence(chi, 0.0)).likelihood()
 
-    # Parameters of all classes that a baseline is made of.
+    # Parameters, collected from all classes that a baseline inherits from.
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

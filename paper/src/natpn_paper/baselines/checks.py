@@ -1,11 +1,11 @@
-"""Parameters that are numbers, checked when a fit starts."""
+"""Checks of numeric parameters when a fit starts."""
 
 from numbers import Integral, Real
 
 import numpy as np
 
 
-def check_whole(estimator: object, name: str) -> None:
+def check_count(estimator: object, name: str) -> None:
     """Raise unless a parameter is a whole number of at least 1."""
     value = getattr(estimator, name)
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:

@@ -1,4 +1,4 @@
-"""What models share that predict a Dirichlet distribution over class probabilities: raw outputs are log α_c.
+"""What all models share that predict a Dirichlet distribution over class probabilities: raw outputs are log α_c.
 
 With α₀ = Σ α_c:
 
@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from natpn.distributions import Categorical
-from natpn.families.kinds import dirichlet_entropy
+from natpn.families.shared import dirichlet_entropy
 from natpn.special import digamma, widen
-from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.base import BaselineClassifier
+from natpn_paper.baselines.readings import Reading
 
 _LOG_ALPHA = (-10.0, 30.0)
 
@@ -24,13 +24,13 @@ _LOG_ALPHA = (-10.0, 30.0)
 class DirichletClassifier(BaselineClassifier):
     """A classifier whose network returns log α, (B, C)."""
 
-    def _read(self, raw: Tensor) -> Answer:
+    def _read(self, raw: Tensor) -> Reading:
         probabilities = Categorical(raw.softmax(-1))
-        return Answer(probabilities, probabilities, -raw.logsumexp(-1))
+        return Reading(probabilities, probabilities, -raw.logsumexp(-1))
 
 
 def alpha_of(raw: Tensor) -> Tensor:
-    """Return α in float64, from e⁻¹⁰ to e³⁰: training does not need to go further."""
+    """Return α in float64, from e⁻¹⁰ to e³⁰: training needs no more."""
     return widen(raw).clamp(*_LOG_ALPHA).exp()
 
 

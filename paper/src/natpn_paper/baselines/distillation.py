@@ -1,12 +1,12 @@
 """Ensemble Distribution Distillation (Malinin, Mlodozeniec and Gales 2020), EnD² in the paper.
 
-A Dirichlet network learns by maximum likelihood what the members of an ensemble say, each member's class probabilities
-being one observation of the Dirichlet:
+A Dirichlet network is trained by maximum likelihood on the outputs of an ensemble: the class probabilities of each
+member are one observation of the Dirichlet.
 
     loss = −(1/S) Σ_s log Dir(p_s | α),   p_s = softmax(z_s/T),   α = exp(z/T)
 
-The temperature T is the same for both. It is high at first, where the members agree, and goes down to 1. Probabilities
-are mixed with a little of the uniform distribution, without which their logarithm has no bound.
+Both share the temperature T. It is high at first, which makes the members agree, and falls to 1. The members'
+probabilities are mixed with a little of the uniform distribution, without which their logarithm has no bound.
 """
 
 from dataclasses import replace
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from natpn.estimators.data import Prepared
 from natpn_paper.baselines.base import Settings
-from natpn_paper.baselines.checks import check_number, check_share, check_whole
+from natpn_paper.baselines.checks import check_count, check_number, check_share
 from natpn_paper.baselines.dirichlet import DirichletClassifier, alpha_of, log_density
 from natpn_paper.baselines.ensemble import Members
-from natpn_paper.baselines.network import NetworkLoss
+from natpn_paper.baselines.plain_network import NetworkLoss
 
 _CHUNK = 4096
 _HOLD, _REACHED = 0.2, 0.6  # shares of training where the temperature starts to fall, and where it is 1
@@ -30,7 +30,7 @@ class DistillationLoss(NetworkLoss):
     """Minus the log-density of the members' probabilities; the targets y are their logits, (B, S, C).
 
     Args:
-        network: The network, which says log α.
+        network: The network, which returns log α.
         temperature: The temperature at the start.
         smoothing: The share of the uniform distribution in the members' probabilities.
         steps: How many steps there will be.
@@ -42,7 +42,7 @@ class DistillationLoss(NetworkLoss):
         self.step = 0
 
     def current(self) -> float:
-        """Return the temperature of the present step; it is 1 in validation."""
+        """Return the temperature of the current step; it is 1 in validation."""
         done = (self.step / self.steps - _HOLD) / (_REACHED - _HOLD)
         return 1.0 + (self.temperature - 1.0) * min(max(1.0 - done, 0.0), 1.0) if self.training else 1.0
 
@@ -62,13 +62,13 @@ def smoothed(logits: Tensor, share: float) -> Tensor:
 
 
 class EnD2Classifier(DirichletClassifier):
-    """An ensemble for classes, distilled to one network.
+    """An ensemble for classes, distilled into one network.
 
     Args:
-        ensemble_size: How many networks teach.
+        ensemble_size: The number of teachers.
         temperature: The temperature at the start, at least 1.
-        smoothing: The share of the uniform distribution in what is taught.
-        **settings: Those of `Baseline`; all networks are trained by them. `patience` is for the teachers alone.
+        smoothing: The share of the uniform distribution in the teachers' probabilities.
+        **settings: Those of `Baseline`, for all networks; `patience` is for the teachers only.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class EnD2Classifier(DirichletClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_whole(self, "ensemble_size")
+        check_count(self, "ensemble_size")
         check_number(self, "temperature", 1, inclusive=True)
         check_share(self, "smoothing")
 
@@ -95,7 +95,7 @@ class EnD2Classifier(DirichletClassifier):
         teachers = Members(self._trained(data, seed + i, f"training {i + 1}") for i in range(size))
         student = self._fresh(data, seed + size)
         taught = [(x, _logits(teachers, x), weight) for x, _, weight in (data.train, data.validation)]
-        # Held-out rows on which members differ have losses up to 10¹³: their mean picks no state, so the last counts.
+        # Where members differ, losses of held-out rows reach 10¹³ and their mean is useless: the last state is kept.
         descent = replace(self._descent(self.n_rows_), patience=None, evaluations=1)
         steps = descent.epochs * max(1, self.n_rows_ // descent.batch_size)
         loss = DistillationLoss(student, float(self.temperature), float(self.smoothing), steps)

@@ -1,8 +1,8 @@
-"""Monte Carlo dropout (Gal and Ghahramani 2016): the network with some activations left out, several times.
+"""Monte Carlo dropout (Gal and Ghahramani 2016): several passes of a network, each with other activations left out.
 
-Hidden activations are set to zero with probability `rate`, in training anew for every row, and in prediction by
-`n_samples` fixed patterns: each pattern is one network drawn from the approximate posterior over weights, and answers
-for all rows. So an answer depends neither on the rows beside it nor on when it is asked for.
+Hidden activations are set to zero with probability `rate`: in training at random for every row, in prediction by
+`n_samples` fixed patterns. Each pattern is one network drawn from the approximate posterior over weights, and is used
+for all rows. So the prediction for a row depends neither on the other rows of a call nor on earlier calls.
 """
 
 from typing import Any
@@ -14,21 +14,21 @@ from natpn.encoders.base import Activation
 from natpn.encoders.base import Dropout as FastDropout
 from natpn.estimators.data import Prepared
 from natpn_paper.baselines.base import Baseline
-from natpn_paper.baselines.checks import check_share, check_whole
+from natpn_paper.baselines.checks import check_count, check_share
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
-from natpn_paper.baselines.network import PlainNetwork
+from natpn_paper.baselines.plain_network import PlainNetwork
 
 _ACTIVATIONS = (Activation, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Softplus, nn.Tanh, nn.Sigmoid)
 
 
 class PatternDropout(FastDropout):
-    """Dropout that, once `n_samples` is set, has that many fixed patterns in evaluation mode.
+    """Dropout that, once `n_samples` is set, applies that many fixed patterns in evaluation mode.
 
-    Then a batch is n_samples batches of the same rows, one after the other, and each gets its pattern.
+    A batch then consists of n_samples copies of the same rows, one after the other, and each copy gets its own pattern.
 
     Args:
         rate: The share of entries set to zero.
-        seed: Where the patterns come from.
+        seed: The seed of the patterns.
     """
 
     def __init__(self, rate: float, seed: int) -> None:
@@ -54,8 +54,8 @@ class DropoutNetwork(PlainNetwork):
         latent_dim: The size of the latent vector.
         n_outputs: The number of raw outputs.
         rate: The share of activations left out.
-        n_samples: How many answers there are in evaluation mode, after `sample` was called.
-        seed: Where the patterns come from.
+        n_samples: The number of patterns in evaluation mode, after `sample` was called.
+        seed: The seed of the patterns.
     """
 
     def __init__(
@@ -68,14 +68,14 @@ class DropoutNetwork(PlainNetwork):
             self.encoder = nn.Sequential(encoder, PatternDropout(rate, seed))
 
     def sample(self) -> None:
-        """From now on answer `n_samples` times, (n_samples, B, n_outputs)."""
+        """Return n_samples outputs, (n_samples, B, n_outputs), in all calls from now on."""
         self.samples = True
         for module in self.modules():
             if isinstance(module, PatternDropout):
                 module.n_samples = self.n_samples
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return raw outputs, (B, n_outputs), or those of all samples."""
+        """Return raw outputs, (B, n_outputs), or (n_samples, B, n_outputs) after `sample` was called."""
         if not self.samples:
             return super().forward(x)
         repeated = x.repeat(self.n_samples, *[1] * (x.ndim - 1))
@@ -113,7 +113,7 @@ class Dropout(Baseline):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_share(self, "rate", with_zero=True)
-        check_whole(self, "n_samples")
+        check_count(self, "n_samples")
 
     def _network(self, n_outputs: int, data: Prepared, seed: int) -> nn.Module:
         return DropoutNetwork(

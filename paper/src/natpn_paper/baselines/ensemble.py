@@ -1,4 +1,4 @@
-"""Deep ensembles (Lakshminarayanan, Pritzel and Blundell 2017): networks that differ by their seed, and their spread.
+"""Deep ensembles (Lakshminarayanan, Pritzel and Blundell 2017): several networks that differ only in their seed.
 
 Each member starts from its own weights and sees the rows in its own order; all are trained by maximum likelihood.
 """
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from natpn.estimators.data import Prepared
 from natpn_paper.baselines.base import Baseline
-from natpn_paper.baselines.checks import check_whole
+from natpn_paper.baselines.checks import check_count
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
 
 
@@ -45,7 +45,7 @@ class Ensemble(Baseline):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_whole(self, "ensemble_size")
+        check_count(self, "ensemble_size")
 
     def _train(self, data: Prepared, seed: int) -> nn.Module:
         return Members(self._trained(data, seed + i, f"training {i + 1}") for i in range(int(self.ensemble_size)))

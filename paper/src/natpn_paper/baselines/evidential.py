@@ -1,11 +1,11 @@
 """Deep evidential regression (Amini, Schwarting, Soleimany and Rus 2020), EvReg in the paper.
 
-The network says a Normal-Inverse-Gamma distribution over mean and variance, γ, ν, α > 1 and β:
+The network predicts a Normal-Inverse-Gamma distribution over mean and variance, with parameters γ, ν, α > 1 and β:
 
 - predictive: Student's t with df = 2α, centre γ and scale² = β(1 + ν)/(να);
-- loss = −log p(y) + λ |y − γ| (2ν + α), the second term being less evidence where the prediction was wrong;
+- loss = −log p(y) + λ |y − γ| (2ν + α), whose second term lowers the evidence where the prediction is wrong;
 - aleatoric: the entropy of a Normal with variance E[σ²] = β/(α − 1);
-- epistemic: −log ν, the predicted evidence. Var[μ] = β/(ν(α − 1)) would also tell noise.
+- epistemic: −log ν, the predicted evidence. Var[μ] = β/(ν(α − 1)) would also contain noise.
 """
 
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ from natpn.distributions import StudentT
 from natpn.estimators.data import Prepared
 from natpn.special import widen
 from natpn.training import Trainee
-from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.base import BaselineRegressor
 from natpn_paper.baselines.checks import check_number
-from natpn_paper.baselines.network import NetworkLoss
+from natpn_paper.baselines.plain_network import NetworkLoss
+from natpn_paper.baselines.readings import Reading
 
 _LARGEST = 1e6
 _SMALLEST = 1e-6
@@ -46,7 +46,7 @@ class NormalInverseGamma(NamedTuple):
 
 
 def read_parameters(raw: Tensor) -> NormalInverseGamma:
-    """Return the parameters that raw outputs, (..., 4), stand for, in float64."""
+    """Turn raw outputs, (..., 4), into parameters, in float64."""
     raw = widen(raw).clamp(-_LARGEST, _LARGEST)
     gamma, *others = raw.unbind(-1)
     nu, alpha, beta = (softplus(other) + _SMALLEST for other in others)
@@ -78,7 +78,7 @@ class EvRegRegressor(BaselineRegressor):
 
     Args:
         family: "normal", the only one it has.
-        regularisation: λ, how much evidence for wrong predictions costs.
+        regularisation: λ, the cost of evidence for wrong predictions.
         **settings: Those of `Baseline`.
     """
 
@@ -99,9 +99,9 @@ class EvRegRegressor(BaselineRegressor):
     def _loss(self, network: Any, data: Prepared, seed: int) -> Trainee:
         return EvidentialLoss(network, float(self.regularisation))
 
-    def _read(self, raw: Tensor) -> Answer:
+    def _read(self, raw: Tensor) -> Reading:
         found = read_parameters(raw)
         centre, variance = self._in_units(torch.stack([found.gamma, found.variance()], -1)).unbind(-1)
         scale = (variance * (found.alpha - 1) * (1 + found.nu) / (found.nu * found.alpha)).sqrt()
         noise = StudentT(centre, variance.sqrt(), torch.full_like(centre, torch.inf))
-        return Answer(StudentT(centre, scale, 2 * found.alpha), noise, -found.nu.log())
+        return Reading(StudentT(centre, scale, 2 * found.alpha), noise, -found.nu.log())

@@ -3,11 +3,11 @@
     z = normalise(encoder(x)),   α_c = 1 + N_c · p(z | c)
     loss = −E[log p_y] − λ H(Dir(α)),   E[log p_y] = ψ(α_y) − ψ(α₀)
 
-N_c is the number of training rows of class c, their weight if they have one, and p(z | c) a normalising flow. The loss
-is the expected cross-entropy with an entropy to keep α flat where nothing is lost by it.
+N_c is the number (or the total weight) of training rows of class c, and p(z | c) a normalising flow. The loss is the
+expected cross-entropy less an entropy that keeps α flat where the cross-entropy allows it.
 
-Its gradient is in proportion to N_y p(z | y), so that a class whose density starts far from its rows would not be
-learned. In training w · max(0, −log N_y p(z | y)) is added, which ends where a row has one pseudo-observation.
+Its gradient is proportional to N_y p(z | y), so a class whose density starts far from its rows would not be learned. In
+training w · max(0, −log N_y p(z | y)) is therefore added, which is 0 once a row has one pseudo-observation.
 """
 
 import copy
@@ -28,7 +28,7 @@ from natpn.network.budgets import LARGEST
 from natpn.training import Trainee
 from natpn_paper.baselines.checks import check_number
 from natpn_paper.baselines.dirichlet import DirichletClassifier
-from natpn_paper.baselines.network import NetworkLoss, checked_latent
+from natpn_paper.baselines.plain_network import NetworkLoss, checked_latent
 
 _PULL = 0.1  # w
 
@@ -44,7 +44,7 @@ class StackedDensities(nn.Module):
         super().__init__()
         parameters, buffers = stack_module_state(list(densities))
         self._names = list(parameters), list(buffers)
-        self._template = (copy.deepcopy(densities[0]),)  # in a tuple: its own parameters play no part
+        self._template = (copy.deepcopy(densities[0]),)  # in a tuple, so that its own parameters are not registered
         self.values = nn.ParameterList(value.detach().clone() for value in parameters.values())
         for i, buffer in enumerate(buffers.values()):
             self.register_buffer(f"buffer_{i}", buffer.detach().clone())
@@ -101,7 +101,7 @@ class ExpectedCrossEntropy(NetworkLoss):
     """The expected cross-entropy, less the weighted entropy of the Dirichlet.
 
     Args:
-        network: The network, which says log α.
+        network: The network, which returns log α.
         family: The classes.
         entropy_weight: λ.
     """
@@ -134,8 +134,8 @@ class PostNetClassifier(DirichletClassifier):
     Args:
         density: A name in `natpn.densities.DENSITIES`, or a density over the latents, which is copied for each class.
         entropy_weight: λ of the entropy in the loss.
-        latent_dim: The size of the latent vector. In many dimensions densities are so low that N_c of them is nothing
-            at first, and nothing is learned.
+        latent_dim: The size of the latent vector. In many dimensions densities are so low that N_c times them is
+            almost 0 at first, and nothing is learned.
         **settings: Those of `Baseline`.
     """
 
@@ -170,11 +170,11 @@ class PostNetClassifier(DirichletClassifier):
             for _ in range(n_outputs)
         ]
         if any(density.dim != dim for density in each):
-            raise ValueError(f"density: it is over {each[0].dim} features, but latent_dim = {dim}")
+            raise ValueError(f"density: expected one over latent_dim = {dim} features, got one over {each[0].dim}")
         if each[0].refit_suffices:
             raise ValueError(
-                f"density: {type(each[0]).__name__} is not fitted by gradient descent; choose 'radial', 'maf' or "
-                "'spline'"
+                f"density: expected one that gradient descent fits, got {type(each[0]).__name__}; choose 'radial', "
+                "'maf' or 'spline'"
             )
         return PosteriorNetwork(self._encoder(), dim, each, counts.clamp(min=1e-6))
 

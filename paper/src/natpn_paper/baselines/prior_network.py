@@ -1,12 +1,12 @@
 """Prior Networks by the reverse divergence (Malinin and Gales 2019), R-PriorNet in the paper.
 
-The network says log α. For a row of class c it is pulled to β = 1 + β_in·1_c, and for an input that is out of
-distribution to β = 1, the Dirichlet that is flat:
+The network returns log α. It is trained towards β = 1 + β_in·1_c for a row of class c, and towards β = 1, the flat
+Dirichlet, for an out-of-distribution input:
 
     loss = KL(Dir(α(x)) ‖ Dir(1 + β_in·1_c)) + w · KL(Dir(α(x_ood)) ‖ Dir(1))
 
-Both are divided by β_in, which changes nothing but the size of gradients. Out-of-distribution inputs are given, or
-Gaussian noise: independent standard normal features, since inputs are standardised.
+Both terms are divided by β_in, which only changes the size of gradients. Out-of-distribution inputs are given by the
+user or are Gaussian noise: independent standard normal features, since inputs are standardised.
 """
 
 from typing import Any, Unpack
@@ -20,19 +20,19 @@ from natpn.training import Trainee
 from natpn_paper.baselines.base import Settings
 from natpn_paper.baselines.checks import check_number
 from natpn_paper.baselines.dirichlet import DirichletClassifier, alpha_of, divergence
-from natpn_paper.baselines.network import NetworkLoss
+from natpn_paper.baselines.plain_network import NetworkLoss
 
 
 class ReverseDivergenceLoss(NetworkLoss):
-    """The reverse divergence to the target Dirichlets, of rows and of inputs that are out of distribution.
+    """The reverse divergence to the target Dirichlets, for rows and for out-of-distribution inputs.
 
     Args:
-        network: The network, which says log α.
+        network: The network, which returns log α.
         n_classes: The number of classes.
         concentration: β_in.
         ood_weight: w.
-        ood: Inputs that are out of distribution; Gaussian noise if None.
-        seed: Where the noise of validation comes from.
+        ood: Out-of-distribution inputs; Gaussian noise if None.
+        seed: The seed of the noise in validation.
     """
 
     ood: Tensor | None
@@ -62,7 +62,7 @@ class ReverseDivergenceLoss(NetworkLoss):
         return (losses / self.concentration).to(x.dtype)
 
     def _outside(self, x: Tensor) -> Tensor:
-        """Return as many inputs that are out of distribution: other ones in every step, the same in validation."""
+        """Return as many out-of-distribution inputs: new ones in every step, always the same in validation."""
         generator = None if self.training else torch.Generator().manual_seed(self.seed)
         if self.ood is None:
             return torch.randn(x.shape, generator=generator, dtype=x.dtype).to(x.device)
@@ -73,8 +73,8 @@ class RPriorNetClassifier(DirichletClassifier):
     """A Prior Network for classes.
 
     Args:
-        ood: Inputs that are out of distribution, of the kind that X is; Gaussian noise if None.
-        concentration: β_in, how sure the network is taught to be of training rows.
+        ood: Out-of-distribution inputs in the form of X; Gaussian noise if None.
+        concentration: β_in, the confidence in training rows that the network is taught.
         ood_weight: The weight of out-of-distribution inputs in the loss.
         **settings: Those of `Baseline`.
     """

@@ -1,7 +1,7 @@
 """Spectral-normalised Neural Gaussian Process (Liu, Lin, Padhy, Tran, Bedrax-Weiss and Lakshminarayanan 2020), SNGP.
 
-- Hidden layers keep distances to within a factor: a weight matrix whose largest singular value σ exceeds `norm_bound`
-  is multiplied by norm_bound/σ.
+- Hidden layers stretch distances by a bounded factor: a weight matrix whose largest singular value σ exceeds
+  `norm_bound` is multiplied by norm_bound/σ.
 - The last layer is a Gaussian process by D random Fourier features of the latent vector, which is normalised:
   φ = √(2/D) cos(W z/ℓ + b) with fixed W ~ N(0, 1), b ~ U(0, 2π). Logits are m = φᵀβ with the prior β ~ N(0, I).
 - Loss: cross-entropy + ‖β‖²/(2N), that of the maximum a posteriori.
@@ -21,10 +21,10 @@ from natpn.distributions import Categorical
 from natpn.estimators.data import Prepared
 from natpn.network import LatentNormalisation
 from natpn.training import Trainee
-from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.base import BaselineClassifier, Settings
-from natpn_paper.baselines.checks import check_number, check_whole
-from natpn_paper.baselines.network import NetworkLoss, checked_latent
+from natpn_paper.baselines.checks import check_count, check_number
+from natpn_paper.baselines.plain_network import NetworkLoss, checked_latent
+from natpn_paper.baselines.readings import Reading
 
 _CHUNK = 4096
 
@@ -32,7 +32,7 @@ _CHUNK = 4096
 class SpectralBound(nn.Module):
     """A parametrisation of weights that bounds their largest singular value.
 
-    In training σ is followed by one power iteration a step; in evaluation mode it is exact.
+    In training σ is tracked by one power iteration a step; in evaluation mode it is exact.
 
     Args:
         weight: The weights, (out, ...).
@@ -111,14 +111,14 @@ class GaussianProcessNetwork(nn.Module):
         return math.sqrt(2 / len(self.phases)) * angles.cos()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits and the variance that all of them have."""
+        """Return logits and the variance that they share."""
         features = self.features(x)
         variance = ((features @ self.covariance) * features).sum(-1, keepdim=True)
         return torch.cat([self.decoder(features), variance.clamp(min=0.0)], -1)
 
     @torch.no_grad()
     def fit_covariance(self, x: Tensor, weight: Tensor, ridge: float) -> None:
-        """Set Σ by training rows."""
+        """Set Σ from training rows."""
         self.eval()
         device = self.covariance.device
         precision = ridge * torch.eye(len(self.phases), dtype=torch.float64, device=device)
@@ -133,7 +133,7 @@ class PosteriorModeLoss(NetworkLoss):
 
     Args:
         network: The network.
-        rows: N, what all training rows weigh.
+        rows: N, the total weight of the training rows.
     """
 
     network: GaussianProcessNetwork
@@ -159,7 +159,7 @@ class SNGPClassifier(BaselineClassifier):
 
     Args:
         norm_bound: The largest singular value that a hidden layer may have.
-        n_features: How many random features stand for the Gaussian process.
+        n_features: The number of random features that approximate the Gaussian process.
         length_scale: The length scale of its kernel, in standard deviations of a latent feature.
         ridge: The prior precision in the covariance.
         **settings: Those of `Baseline`.
@@ -185,7 +185,7 @@ class SNGPClassifier(BaselineClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_whole(self, "n_features")
+        check_count(self, "n_features")
         for name in ("norm_bound", "length_scale", "ridge"):
             check_number(self, name, 0)
 
@@ -206,7 +206,7 @@ class SNGPClassifier(BaselineClassifier):
             network.fit_covariance(data.train[0], data.train[2], float(self.ridge))
         return network
 
-    def _read(self, raw: Tensor) -> Answer:
+    def _read(self, raw: Tensor) -> Reading:
         logits, variance = raw[..., :-1], raw[..., -1]
         p = Categorical((logits / (1 + math.pi / 8 * variance.unsqueeze(-1)).sqrt()).softmax(-1))
-        return Answer(p, p, variance)
+        return Reading(p, p, variance)

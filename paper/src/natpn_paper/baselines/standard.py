@@ -1,4 +1,6 @@
-"""A plain network: softmax, mean and variance, or rate, by maximum likelihood. It knows noise, and not what it knows.
+"""A plain network, trained by maximum likelihood: it predicts noise, but not how much it knows.
+
+Its outputs are class probabilities, a mean and a variance, or a rate.
 
 - predictive: the likelihood at the network's outputs;
 - aleatoric: its entropy;
@@ -8,16 +10,16 @@
 import torch
 from torch import Tensor
 
-from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.base import Baseline, BaselineClassifier, BaselineRegressor
+from natpn_paper.baselines.readings import Reading
 
 
 class StandardNet(Baseline):
     """A single network, trained by maximum likelihood."""
 
-    def _read(self, raw: Tensor) -> Answer:
+    def _read(self, raw: Tensor) -> Reading:
         likelihood = self._likelihood(self.family_.link(raw))
-        return Answer(likelihood, likelihood, torch.full(raw.shape[:-1], torch.nan, dtype=torch.float64))
+        return Reading(likelihood, likelihood, torch.full(raw.shape[:-1], torch.nan, dtype=torch.float64))
 
 
 class StandardNetClassifier(StandardNet, BaselineClassifier):

@@ -1,6 +1,6 @@
-"""The paper's data sets: a name gives seeded, hash-checked splits of arrays, with their OOD sets.
+"""The paper's data sets: `load` returns seeded, hash-checked splits of arrays with their OOD sets.
 
-Nothing is downloaded unless ``download=True`` asks for it. ``natpn_paper.datasets.files`` says where files are looked
+Nothing is downloaded unless ``download=True`` asks for it. ``natpn_paper.datasets.files`` says where files are searched
 for.
 """
 
@@ -12,17 +12,16 @@ from typing import Any
 
 from natpn.choices import check_choice
 from natpn_paper.datasets.base import Request, Splits, check_whole
-from natpn_paper.datasets.celeba import celeba
 from natpn_paper.datasets.cifar import cifar10, cifar10_c
 from natpn_paper.datasets.corruptions import CORRUPTIONS, corrupt
 from natpn_paper.datasets.depth import kitti, nyu
 from natpn_paper.datasets.digits import fmnist, kmnist, mnist
 from natpn_paper.datasets.download import DownloadError
 from natpn_paper.datasets.files import DamagedData, MissingData, roots
-from natpn_paper.datasets.lsun import lsun
+from natpn_paper.datasets.photographs import celeba, lsun
 from natpn_paper.datasets.svhn import svhn
-from natpn_paper.datasets.tables import bike_sharing, concrete, energy, kin8nm, sensorless_drive
 from natpn_paper.datasets.toy import toy_classification, toy_classification_unequal, toy_regression
+from natpn_paper.datasets.uci_tables import bike_sharing, concrete, energy, kin8nm, sensorless_drive
 
 DATASETS: dict[str, Callable[..., Splits]] = {
     "sensorless-drive": sensorless_drive,
@@ -45,7 +44,7 @@ DATASETS: dict[str, Callable[..., Splits]] = {
     "toy-regression": toy_regression,
 }
 
-# where the files of each are; the toy data sets are made
+# the folder of each data set; the toy data sets are drawn and have none
 FOLDERS = {
     "fmnist": "fashion_mnist",
     "cifar10-c": "cifar10",
@@ -69,9 +68,9 @@ __all__ = [
 
 
 def missing_folder(name: str) -> str | None:
-    """Return the directory of a data set's files if it is nowhere, in no time; None if it is there or not needed.
+    """Return the name of a data set's folder if it is missing; None if it is there or not needed.
 
-    What is in the directory is looked at by `load`.
+    This is fast, since it does not look into the folder: `load` does.
 
     Example:
         >>> missing_folder("toy-regression") is None
@@ -94,20 +93,20 @@ def load(
 
     Args:
         name: A key of ``DATASETS``.
-        seed: Decides which rows go into which split, and which are left by a limit.
-        directory: Where to look for files first, and where downloads go.
-        download: Whether to download what is missing, where the official home allows it.
-        limit: The most rows of each split and of each OOD set; None for all.
-        **options: Of the data set: ``size`` of "nyu", "kitti", "lsun" and "celeba"; ``corruption`` and ``severity`` of
-            "cifar10-c".
+        seed: Decides which rows go into which split, and which rows a limit keeps.
+        directory: Where files are searched for first, and where downloads go.
+        download: Whether to download missing files, where their official home allows it.
+        limit: The largest number of rows of each split and of each OOD set; None for all.
+        **options: Options of the data set: ``size`` of "nyu", "kitti", "lsun" and "celeba"; ``corruption`` and
+            ``severity`` of "cifar10-c".
 
     Returns:
         The splits. Images are float32 in [0, 1], shape (N, C, H, W); tables are float64.
 
     Raises:
         ValueError: If the name, an option or a value is not allowed.
-        MissingData: If a file is nowhere.
-        DamagedData: If a file is not what it should be.
+        MissingData: If a file is missing.
+        DamagedData: If a file does not have the expected content.
         DownloadError: If a download fails.
 
     Example:
@@ -122,7 +121,7 @@ def load(
     allowed = list(inspect.signature(DATASETS[name]).parameters)[1:]
     for option in options:
         if not allowed:
-            raise ValueError(f"The data set {name!r} has no options, but {option} = {options[option]!r} came.")
+            raise ValueError(f"{option}: expected no options of the data set {name!r}, got {options[option]!r}")
         check_choice(f"option of the data set {name!r}", option, allowed)
     place = None if directory is None else Path(directory).expanduser()
     return DATASETS[name](Request(int(seed), place, download, limit), **options)

@@ -1,4 +1,4 @@
-"""What every data set shares: the request, the splits, and the way from one to the other.
+"""What all data sets share: the request, the splits, and the way from one to the other.
 
 Splits are the paper's. A data set with a test set of its own keeps it, and the rest is split 80 % / 20 % into training
 and validation rows. Any other is split 70 % / 15 % / 15 %. The seed decides which rows go where.
@@ -27,20 +27,20 @@ def check_whole(argument: str, value: object, least: int) -> None:
     """Raise unless ``value`` is a whole number of at least ``least``.
 
     Raises:
-        ValueError: With the argument and what came.
+        ValueError: Otherwise.
     """
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{argument} = {value!r}, but a whole number of at least {least} is needed.")
+        raise ValueError(f"{argument}: expected a whole number of at least {least}, got {value!r}")
 
 
 def check_size(argument: str, value: tuple[int, int]) -> None:
     """Raise unless ``value`` is (height, width) of an image.
 
     Raises:
-        ValueError: With the argument and what came.
+        ValueError: Otherwise.
     """
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise ValueError(f"{argument} = {value!r}, but (height, width) is needed, such as (480, 640).")
+        raise ValueError(f"{argument}: expected (height, width), such as (480, 640), got {value!r}")
     for side in value:
         check_whole(argument, side, 1)
 
@@ -57,7 +57,7 @@ def pixels(images: Array) -> Array:
 
 
 def choose(n_rows: int, limit: int | None, seed: int) -> NDArray[np.intp]:
-    """Choose at most ``limit`` of the rows by the seed; a larger limit adds rows and drops none."""
+    """Choose at most ``limit`` rows by the seed; a larger limit adds rows and drops none."""
     order = np.random.default_rng(seed).permutation(n_rows)
     return np.sort(order[:limit]) if limit is not None else np.arange(n_rows)
 
@@ -67,7 +67,7 @@ def divide(n_rows: int, share: float, seed: int) -> tuple[Array, Array]:
     from sklearn.model_selection import train_test_split
 
     if n_rows < 2:
-        raise ValueError(f"There are {n_rows} rows to split, but 2 are needed: put more files into the directory.")
+        raise ValueError(f"directory: expected at least 2 rows to split, got {n_rows}; put more files into it")
     first, second = train_test_split(np.arange(n_rows), test_size=share, random_state=seed)
     return first, second
 
@@ -89,12 +89,12 @@ def assemble(
         rest: All rows, or all but the test set.
         request: What the user asked for.
         test: The test set, if the data set has one.
-        ood: For each OOD set a function that finds its rows. One whose files are missing is left out.
+        ood: For each OOD set a function that finds its rows. An OOD set whose files are missing is left out.
         n_classes: The number of classes; None for regression.
         columns: The names of a table's columns.
 
     Returns:
-        The splits. The note says what is not as in the full data set.
+        The splits. The note says what differs from the full data set.
     """
     numbers, seed = np.arange(len(rest.X)), request.seed
     if test is None:
@@ -134,11 +134,11 @@ class Rows:
     """Inputs and targets that are not split yet, and how to turn some of them into arrays.
 
     Attributes:
-        X: One entry a row: the values, or where to read them.
-        y: The targets, likewise.
+        X: One entry a row: its values, or where to read them.
+        y: The same for the targets.
         inputs: Turns entries of ``X`` into arrays.
         targets: Turns entries of ``y`` into arrays.
-        note: What is not as in the full data set.
+        note: What differs from the full data set.
     """
 
     X: Array
@@ -148,11 +148,11 @@ class Rows:
     note: str = ""
 
     def only(self, numbers: Array) -> "Rows":
-        """Keep the rows of these numbers."""
+        """Keep the rows with these numbers, or where a mask is true."""
         return Rows(self.X[numbers], self.y[numbers], self.inputs, self.targets, self.note)
 
     def read(self, request: Request) -> Pair:
-        """Return inputs and targets of at most as many rows as the limit allows."""
+        """Return inputs and targets of as many rows as the limit allows."""
         chosen = self.only(choose(len(self.X), request.limit, request.seed))
         return chosen.inputs(chosen.X), chosen.targets(chosen.y)
 
@@ -169,7 +169,7 @@ class Splits:
         ood: Inputs of each OOD set, by the paper's name for it. "OODom" is the test inputs times 255.
         n_classes: The number of classes; None for regression.
         columns: The names of a table's columns; None for images and tables without names.
-        note: What is not as in the full data set; empty if all is there.
+        note: What differs from the full data set; empty if nothing does.
     """
 
     name: str

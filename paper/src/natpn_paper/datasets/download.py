@@ -1,7 +1,7 @@
-"""Files found, or fetched by downloads that can be interrupted.
+"""Finding files, or fetching them by downloads that can be interrupted.
 
-A ``.part`` file grows, is checked, and is renamed into place. A second attempt goes on where the first ended, if the
-server can (``Range``) and its file is still the same (``If-Range``). Several processes that want the same file wait for
+A download is written to a ``.part`` file, checked, and then renamed. A second attempt continues where the first ended,
+if the server can (``Range``) and its file has not changed (``If-Range``). Processes that want the same file wait for
 the first of them.
 """
 
@@ -21,19 +21,19 @@ TIMEOUT = 60.0  # seconds without a byte
 
 
 def find(sources: Source | Sequence[Source], directory: Path | None, download: bool = False) -> Path:
-    """Return where a file is, and fetch it if that was asked for.
+    """Return the path of a file, and download it if that was asked for.
 
     Args:
-        sources: The file, or files of which any will do. The first that can be downloaded is.
-        directory: Where to look first, and where to download to.
+        sources: The file, or alternatives of which one is enough. The first that has a ``url`` is downloaded.
+        directory: Where to search first, and where to download to.
         download: Whether to download a file that is missing.
 
     Returns:
         The path, whose hash has been checked where it is known.
 
     Raises:
-        MissingData: If it is nowhere.
-        DamagedData: If its hash is not the known one.
+        MissingData: If it is not found.
+        DamagedData: If its hash is wrong.
         DownloadError: If it could not be downloaded.
     """
     listed = [sources] if isinstance(sources, Source) else list(sources)
@@ -54,12 +54,12 @@ def fetch(url: str, target: Path, sha256: str | None = None) -> None:
 
     Args:
         url: Where it comes from.
-        target: Where it goes. It is there only when it is whole.
+        target: Where it goes; it appears there only when it is complete.
         sha256: The hash of its content, if it is known.
 
     Raises:
-        DownloadError: If the server does not answer, or stops half-way too often. What came is kept.
-        DamagedData: If the hash is another one. What came is deleted.
+        DownloadError: If the server does not answer, or breaks off too often. The part file is kept.
+        DamagedData: If the hash is wrong. The part file is deleted.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
@@ -82,13 +82,13 @@ def fetch(url: str, target: Path, sha256: str | None = None) -> None:
             check_hash(part, sha256, target.name)
         except DamagedData as error:
             discard(part)
-            raise DamagedData(target, f"{error.problem}; what came from {url} was deleted") from error
+            raise DamagedData(target, f"{error.problem}; the download from {url} was deleted") from error
         validator(part).unlink(missing_ok=True)
         os.replace(part, target)
 
 
 def grow(url: str, part: Path) -> None:
-    """Add to the part file what is missing of it."""
+    """Download what the part file lacks."""
     from tqdm import tqdm
 
     start = part.stat().st_size if part.exists() else 0
@@ -104,7 +104,7 @@ def grow(url: str, part: Path) -> None:
             raise
         error.close()
         if error.headers.get("Content-Range") == f"bytes */{start}":
-            return None  # all of it was there already
+            return None  # it was complete already
         discard(part)
         return grow(url, part)
     with response:
@@ -131,7 +131,7 @@ def grow(url: str, part: Path) -> None:
 
 
 def validator(part: Path) -> Path:
-    """Return the file that holds what the server calls the version of its file."""
+    """Return the path of the file that holds the server's version tag."""
     return part.with_name(f"{part.name}.version")
 
 
@@ -143,7 +143,7 @@ def discard(part: Path) -> None:
 
 @contextlib.contextmanager
 def alone(part: Path) -> Iterator[None]:
-    """Keep other processes from the part file; the lock goes with the process, however it ends."""
+    """Lock the part file against other processes; the lock ends with the process, however that ends."""
     try:
         import fcntl
     except ImportError:  # Windows: there the part file cannot be renamed while another process writes to it
@@ -162,8 +162,8 @@ class DownloadError(OSError):
     def __init__(self, url: str, target: Path, problem: str) -> None:
         self.url, self.target, self.problem = url, target, problem
         super().__init__(
-            f"{url} could not be downloaded: {problem}. Try again later, which goes on from what is there, or fetch it "
-            f"by hand and put it at {target}."
+            f"{url} could not be downloaded: {problem}. Try again later, which continues the download, or fetch it by "
+            f"hand and put it at {target}."
         )
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:

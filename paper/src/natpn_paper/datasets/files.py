@@ -1,11 +1,11 @@
-"""Where the files of a data set are, and whether they are what they should be.
+"""Where the files of a data set are, and whether their content is right.
 
-A file is looked for in the ``directory`` argument, in the directory that the environment variable ``NATPN_DATA`` names,
-and in the cache (``$XDG_CACHE_HOME/natpn``, else ``~/.cache/natpn``). Downloads go to ``directory`` if it is given,
-else to the cache: ``NATPN_DATA`` may be shared or read-only.
+A file is searched for in the ``directory`` argument, in the directory that the environment variable ``NATPN_DATA``
+names, and in the cache (``$XDG_CACHE_HOME/natpn``, else ``~/.cache/natpn``). Downloads go to ``directory`` if it is
+given, else to the cache: ``NATPN_DATA`` may be shared or read-only.
 
-The hash of a file that ends in ``.gz`` is that of its content, which is the same however it was packed; a ``.tar.gz``
-is hashed as it is. A file is hashed once in a process, unless it changes.
+The hash of a file that ends in ``.gz`` is that of its content, which does not depend on how it was packed; a
+``.tar.gz`` is hashed as it is. A file is hashed once in a process, unless it changes.
 """
 
 import gzip
@@ -83,7 +83,7 @@ def read_members(path: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 @lru_cache(maxsize=4096)
 def hash_once(path: Path, packed: bool, size: int, changed: int) -> str:
-    """Return the SHA-256 of a file's content; the size and the time of change make it one call per state of a file."""
+    """Return the SHA-256 of a file's content; size and time of change are part of the cache's key."""
     digest = hashlib.sha256()
     with open_content(path, packed) as file:
         while block := file.read(BLOCK):
@@ -92,15 +92,15 @@ def hash_once(path: Path, packed: bool, size: int, changed: int) -> str:
 
 
 def check_hash(path: Path, expected: str | None, name: str = "") -> None:
-    """Raise if the content of a file is not what it should be.
+    """Raise if a file does not have the expected hash.
 
     Args:
         path: The file.
         expected: The SHA-256 of its content; None if it is not known.
-        name: The name the file will have, if it has another one yet.
+        name: The final name of the file, if it has a temporary one.
 
     Raises:
-        DamagedData: If the hash is another one, or the file cannot be unpacked.
+        DamagedData: If the hash is wrong, or the file cannot be unpacked.
     """
     if expected is None:
         return
@@ -114,7 +114,7 @@ def check_hash(path: Path, expected: str | None, name: str = "") -> None:
 
 
 def search(sources: "Sequence[Source]", directory: Path | None) -> Path | None:
-    """Return the first of the files that is there, checked; None if none is."""
+    """Return the first of the files that exists, with its hash checked; None if none exists."""
     for root in roots(directory):
         for source in sources:
             path = root / source.path
@@ -130,11 +130,11 @@ class Source:
     """A file of a data set.
 
     Attributes:
-        path: Where it lies in a data directory; a directory of pictures is named likewise.
-        url: Where to download it; empty where that takes a person.
-        sha256: The hash of its content, where it is known.
-        home: The page of the data set, where there is no ``url``.
-        terms: What the licence asks for, where it is not free.
+        path: Its place in a data directory; it may also be a folder of pictures.
+        url: Where to download it; empty if it has to be fetched by hand.
+        sha256: The hash of its content, if it is known.
+        home: The page of the data set, if there is no ``url``.
+        terms: The terms of the licence, if it is not a free one.
     """
 
     path: str
@@ -144,8 +144,8 @@ class Source:
     terms: str = ""
 
 
-class MissingData(FileNotFoundError):  # noqa: N818 - the name is what is said of it
-    """A file of a data set is nowhere."""
+class MissingData(FileNotFoundError):  # noqa: N818 - reads better without "Error"
+    """A file of a data set was not found."""
 
     def __init__(self, sources: Sequence[Source], searched: Sequence[Path]) -> None:
         self.sources, self.searched = sources, searched
@@ -163,8 +163,8 @@ class MissingData(FileNotFoundError):  # noqa: N818 - the name is what is said o
         return type(self), (self.sources, self.searched)  # so that it can leave a worker process
 
 
-class DamagedData(ValueError):  # noqa: N818 - the name is what is said of it
-    """A file of a data set is not what it should be."""
+class DamagedData(ValueError):  # noqa: N818 - reads better without "Error"
+    """A file of a data set does not have the expected content."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path, self.problem = path, problem

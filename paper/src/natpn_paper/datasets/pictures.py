@@ -1,4 +1,4 @@
-"""Pictures in folders and zip archives, read one by one and brought to one size."""
+"""Pictures in folders and zip archives, read one by one and resized."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ def open_picture(content: bytes, path: Path, mode: str | None = None) -> "Image.
         mode: The mode to convert it to, such as "RGB"; None leaves it.
 
     Raises:
-        DamagedData: If it is no picture, or not all of one.
+        DamagedData: If it is no picture, or a truncated one.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -43,7 +43,7 @@ def open_picture(content: bytes, path: Path, mode: str | None = None) -> "Image.
     return picture.convert(mode) if mode else picture
 
 
-def listing(place: Path) -> list["Picture"]:
+def listing(place: Path) -> list["PictureFile"]:
     """Return all pictures in a folder or a zip archive, at any depth, by name."""
     if place.suffix == ".zip":
         try:
@@ -53,10 +53,10 @@ def listing(place: Path) -> list["Picture"]:
             raise DamagedData(place, f"it cannot be unpacked ({error})") from error
     else:
         names = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-    return [Picture(place, name) for name in names if name.lower().endswith(SUFFIXES)]
+    return [PictureFile(place, name) for name in names if name.lower().endswith(SUFFIXES)]
 
 
-def array_of(pictures: Iterable["Picture"]) -> Array:
+def array_of(pictures: Iterable["PictureFile"]) -> Array:
     """Put pictures into an array, to be split like any other."""
     listed = list(pictures)
     array = np.empty(len(listed), dtype=object)
@@ -64,7 +64,7 @@ def array_of(pictures: Iterable["Picture"]) -> Array:
     return array
 
 
-def contents(pictures: Array) -> Iterator[tuple["Picture", bytes]]:
+def contents(pictures: Array) -> Iterator[tuple["PictureFile", bytes]]:
     """Yield each picture with its bytes; an archive is opened once."""
     with contextlib.ExitStack() as stack:
         archives: dict[Path, zipfile.ZipFile] = {}
@@ -113,7 +113,7 @@ def read_depths(pictures: Array, size: tuple[int, int], unit: float) -> NDArray[
 
 
 def shrink(depth: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.float32]:
-    """Bring a depth map, where 0 means no reading, to (height, width) by the mean of the readings in each pixel."""
+    """Resize a depth map to (height, width) by the mean of the readings in each pixel; 0 means no reading."""
     from PIL import Image
 
     valid = (depth > 0).astype(np.float32)
@@ -126,7 +126,7 @@ def shrink(depth: NDArray[np.float32], size: tuple[int, int]) -> NDArray[np.floa
 
 
 @dataclass(frozen=True, order=True)
-class Picture:
+class PictureFile:
     """A picture: the folder or archive, and its name there."""
 
     place: Path
@@ -134,5 +134,5 @@ class Picture:
 
     @property
     def path(self) -> Path:
-        """Where it is, in words a person can follow."""
+        """The path to show in messages; inside an archive it is no file of its own."""
         return self.place / self.name

@@ -1,7 +1,7 @@
 """Toy data as in the paper's first figure and its appendix, drawn by the seed.
 
-The paper shows them only as pictures and says of the classes how many training rows each has. Their places, and the
-regression, are ours: a cubic whose noise grows, with a gap in the middle where nothing is known.
+The paper shows them only as figures, and states the number of training rows of each class. The positions of the classes
+and the regression are ours: a cubic whose noise grows, with a gap in the middle where nothing is known.
 """
 
 from collections.abc import Sequence
@@ -51,13 +51,13 @@ def classes(name: str, counts: Sequence[int], request: Request) -> Splits:
 
 
 def blobs(counts: Sequence[int], rng: np.random.Generator) -> Pair:
-    """Draw so many points of each class, in random order."""
+    """Draw the given number of points of each class, in random order."""
     y = rng.permutation(np.repeat(np.arange(len(counts)), counts))
     return rng.normal(CENTRES[y], SPREAD), y
 
 
 def cubic(n_rows: int, rng: np.random.Generator) -> Pair:
-    """Draw rows of the regression: left and right of the gap in proportion to the room there."""
+    """Draw rows of the regression, uniformly over both sides of the gap."""
     room = RANGE[1] - RANGE[0] - (GAP[1] - GAP[0])
     x = RANGE[0] + rng.uniform(0, room, n_rows)
     x = np.where(x < GAP[0], x, x + GAP[1] - GAP[0])

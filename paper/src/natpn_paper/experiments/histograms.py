@@ -1,7 +1,7 @@
 """The entropy of the posterior on MNIST and on NYU Depth v2, in and out of distribution, as histograms.
 
-An image of MNIST is one value; of NYU Depth v2 every pixel is, in standardised units of depth. The bins span the middle
-99 % of all values; what is beyond counts in the outermost.
+An image of MNIST is one value; of NYU Depth v2, every pixel is one, in standardised units of depth. The bins span the
+middle 99 % of all values; the outermost bins also count what lies beyond.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ from natpn_paper import datasets
 from natpn_paper.experiments import nyu
 from natpn_paper.experiments.base import Experiment, Outcome, Run
 from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.mnist import SETTING
-from natpn_paper.experiments.models import NETWORKS, build
+from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.paper_tables import MNIST_SETTING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,9 +36,7 @@ def _digits(run: Run) -> Outcome:
     from natpn.model.answers import as_floats
 
     data = datasets.load("mnist", seed=run.seed, limit=run.rows())
-    X, y = data.train
-    model = build(run, "classes", X.shape[1:], SETTING)
-    model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+    model = fitted(run, "classes", data, MNIST_SETTING)
 
     def entropy(images: Any) -> Floats:
         starts = range(0, len(images), _CHUNK)

@@ -1,7 +1,7 @@
 """The latent space of MNIST and KMNIST in two dimensions, by t-SNE with three perplexities.
 
-t-SNE sees the normalised latents. Colours are the log-evidence, to which `NatPN` adds what the principal components of
-the input say.
+t-SNE gets the normalised latents. Colours are the log-evidence, which for `NatPN` also depends on the principal
+components of the input.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
 from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.mnist import SETTING
-from natpn_paper.experiments.models import NETWORKS, build
+from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.paper_tables import MNIST_SETTING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,9 +28,7 @@ _CHUNK = 500
 def run_one(run: Run) -> Outcome:
     """Make a run."""
     data = datasets.load("mnist", seed=run.seed, limit=run.rows())
-    X, y = data.train
-    model = build(run, "classes", X.shape[1:], SETTING)
-    model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+    model = fitted(run, "classes", data, MNIST_SETTING)
     count = _QUICK_IMAGES if run.quick else _IMAGES
     inside, outside = data.test[0][:count], data.ood["KMNIST"][:count]
     images = np.concatenate([inside, outside])
@@ -62,7 +60,7 @@ def embed(z: NDArray[np.float32], perplexity: float, seed: int) -> NDArray[np.fl
 
 
 def draw(lines: Sequence[Line]) -> "Figure":
-    """Draw a row for each model and perplexity: which set a point is of, and its log-evidence."""
+    """Draw a row for each model and perplexity: on the left the data set of each point, on the right its evidence."""
     from matplotlib.figure import Figure
 
     wanted = [chosen(lines, data)[model] for data, model in parts(lines)]

@@ -1,7 +1,7 @@
-"""The rows of the tables: the baselines, and Natural Posterior Networks by the paper's scheme and by ours.
+"""The rows of the tables: the baselines, and Natural Posterior Networks trained by the paper's scheme and by ours.
 
-All but ours share the paper's encoder for the data set. `NatPN (paper)` and `NatPE (paper)` are trained as the paper
-says; `NatPN` and `NatPE` are this library's default, the same for all data sets.
+`NatPN (paper)` and `NatPE (paper)` are trained as the paper says; `NatPN` and `NatPE` are this library's default, the
+same for all data sets. All models but these two share the paper's encoder for the data set.
 """
 
 from dataclasses import dataclass
@@ -12,6 +12,8 @@ from natpn_paper.experiments.base import Run
 
 if TYPE_CHECKING:  # torch is imported when a run is made: a list of the tables does not need it
     from torch import nn
+
+    from natpn_paper.datasets import Splits
 
 PAPER = " (paper)"
 LATENT_DIM = 16
@@ -29,16 +31,17 @@ _QUICK_EPOCHS = 3
 class Setting:
     """What the paper chose for a data set.
 
-    It names flow and budget nowhere, but the studies of its appendix have a row with the very figures of the tables for
-    MNIST, CIFAR-10 and counts of Bike Sharing. What it chose for the others is not known.
+    The paper does not name flow and budget. For MNIST, CIFAR-10 and the counts of Bike Sharing they are those of the
+    row in its appendix's studies that has the same scores as the table; for the other data sets they are not known.
 
     Attributes:
         hidden: Width and number of the hidden layers of a table's encoder; images have convolutions.
         patience: Epochs without progress before training stops.
-        max_epochs: Of the paper's scheme; early stopping ends most fits before.
+        max_epochs: The epochs of the paper's scheme; early stopping ends most fits earlier.
         density_phases: Whether the density is warmed up and fine-tuned.
-        learning_rate: Of the paper's scheme, from its grid.
-        batch_size: Of the paper's scheme, which does not say it: fewer for few rows, as in runs with a limit.
+        learning_rate: The learning rate of the paper's scheme, from its grid.
+        batch_size: The batch size of the paper's scheme, which the paper does not state; runs with a limit have smaller
+            batches.
         flow: Kind and number of layers of the paper's density.
         budget: The paper's certainty budget.
     """
@@ -54,12 +57,12 @@ class Setting:
 
 
 def plain_name(model: str) -> str:
-    """Return the paper's name of a row."""
+    """Return what the paper calls a row."""
     return model.removesuffix(PAPER)
 
 
 def is_single_pass(model: str) -> bool:
-    """Say whether one forward pass of one network is enough, as it is for the rows of the studies."""
+    """Say whether a model needs only one forward pass of one network."""
     return model not in SEVERAL_PASSES
 
 
@@ -69,9 +72,9 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     Args:
         run: The run.
         target: "classes", "normal" or "poisson".
-        shape: Of one input.
+        shape: The shape of one input.
         setting: What the paper chose for the data.
-        ood: Inputs that R-PriorNet is shown; noise if None.
+        ood: Out-of-distribution inputs for R-PriorNet; noise if None.
     """
     from natpn_paper import baselines
 
@@ -82,7 +85,7 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     if run.model in OURS:
         return baselines.get(run.model, target, **parameters)
     name = plain_name(run.model)
-    # a function: every member of an ensemble starts with weights of its own
+    # a function, so that every member of an ensemble starts from its own weights
     parameters["encoder"] = partial(encoder, shape, setting, _latent_dim(name))
     if name == "PostNet":
         parameters["latent_dim"] = _latent_dim(name)
@@ -91,6 +94,13 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     if name == "R-PriorNet" and ood is not None:
         parameters["ood"] = ood
     return baselines.get(name, target, **parameters)
+
+
+def fitted(run: Run, target: str, data: "Splits", setting: Setting, ood: Any = None) -> Any:
+    """Return the estimator of a run, fitted to the training rows and stopped by the validation rows; see `build`."""
+    X, y = data.train
+    model = build(run, target, X.shape[1:], setting, ood)
+    return model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
 
 
 def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:

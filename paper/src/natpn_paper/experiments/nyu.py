@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 MODELS = ("Dropout", "EvReg", *NETWORKS)
 COLUMNS = ("RMSE", "Calibration", *(f"{o} {kind}" for o in ("LSUN", "KITTI", "OODom") for kind in ("Alea.", "Epist.")))
-_NAMES = {"LSUN classroom": "LSUN"}  # the first of the two figures in the paper's cells
+_NAMES = {"LSUN classroom": "LSUN"}  # the first of the two scores in the paper's cells
 _CENTIMETRES = 100
 
 
@@ -44,7 +44,7 @@ def score(model: "PixelModel", data: Splits) -> dict[str, float]:
 
 
 def confidences(model: "PixelModel", X: NDArray[np.float32]) -> dict[str, Floats]:
-    """Return how sure a model is of each picture, by noise and by knowledge."""
+    """Return the confidence in each picture, by aleatoric and by epistemic uncertainty."""
     noise, unknown = (-maps.mean((1, 2)) for maps in model.uncertainties(X))
     return {"Alea.": noise, "Epist.": unknown}
 

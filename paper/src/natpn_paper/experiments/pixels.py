@@ -28,12 +28,12 @@ from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Pre
 from natpn.network.default import COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE
 from natpn.training import Descent, Paper, Staged, fit, minimise
 from natpn_paper import datasets
-from natpn_paper.baselines.answers import Answer
 from natpn_paper.baselines.dropout import DropoutNetwork
 from natpn_paper.baselines.ensemble import Members
 from natpn_paper.baselines.evidential import EvidentialLoss, read_parameters
-from natpn_paper.baselines.mixtures import mixture
-from natpn_paper.baselines.network import LikelihoodLoss, PlainNetwork
+from natpn_paper.baselines.members import mixture
+from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
+from natpn_paper.baselines.readings import Reading
 from natpn_paper.datasets import Splits
 from natpn_paper.experiments.base import Run
 
@@ -107,17 +107,17 @@ def network(model: str, shape: tuple[int, ...], n_latents: int, seed: int) -> nn
     raise ValueError(f"model: there is no {model!r} for pixels")
 
 
-def read(output: Any) -> Answer:
+def read(output: Any) -> Reading:
     """Return what a network says about each pixel, as the baselines do: of posteriors, of members or of EvReg."""
     if isinstance(output, Prediction):
-        return Answer(output.posterior.predictive(), output.posterior.likelihood(), -output.evidence.log_n)
+        return Reading(output.posterior.predictive(), output.posterior.likelihood(), -output.evidence.log_n)
     if output.shape[-1] == 4:
         found = read_parameters(output)
         noise = StudentT(found.gamma, found.variance().sqrt(), torch.full_like(found.gamma, torch.inf))
-        return Answer(found.predictive(), noise, -found.nu.log())
+        return Reading(found.predictive(), noise, -found.nu.log())
     chi = NORMAL.link(output.double())
     members = _likelihood(chi)
-    return Answer(mixture(members), _likelihood(chi.mean(0)), members.mean.var(0, correction=0))
+    return Reading(mixture(members), _likelihood(chi.mean(0)), members.mean.var(0, correction=0))
 
 
 def _likelihood(chi: Tensor) -> ScalarDistribution:

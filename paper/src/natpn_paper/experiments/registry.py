@@ -4,19 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from natpn_paper.experiments import (
-    bike_sharing,
-    cifar10,
     depth_maps,
     histograms,
     inference_time,
     latent_space,
-    mnist,
     nyu,
-    sensorless_drive,
+    paper_tables,
     shift,
     studies,
     toy,
-    uci,
 )
 from natpn_paper.experiments.base import Experiment
 
@@ -24,15 +20,15 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
         toy.EXPERIMENT,
-        sensorless_drive.EXPERIMENT,
-        cifar10.EXPERIMENT,
-        bike_sharing.EXPERIMENT,
-        uci.EXPERIMENT,
+        paper_tables.SENSORLESS_DRIVE,
+        paper_tables.CIFAR10,
+        paper_tables.BIKE_SHARING,
+        paper_tables.UCI,
         nyu.EXPERIMENT,
         shift.EXPERIMENT,
         inference_time.EXPERIMENT,
-        mnist.MNIST,
-        mnist.FMNIST,
+        paper_tables.MNIST,
+        paper_tables.FMNIST,
         latent_space.EXPERIMENT,
         histograms.EXPERIMENT,
         depth_maps.EXPERIMENT,

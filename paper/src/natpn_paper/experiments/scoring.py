@@ -1,4 +1,4 @@
-"""A fitted model and the splits of a data set → the scores of the paper's tables, and the usual ones."""
+"""A fitted model and the splits of a data set → the scores of the paper's tables, and those in common use."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def score(model: Any, data: Splits, names: Mapping[str, str] | None = None) -> d
     """
     X, y = data.test
     inside = _confidences(model, X)
-    found = _classes(model, X, y) if data.n_classes else _numbers(model, X, y)
+    found = _class_scores(model, X, y) if data.n_classes else _regression_scores(model, X, y)
     for name, other in data.ood.items():
         column = (names or {}).get(name, name)
         outside = _confidences(model, other)
@@ -38,7 +38,7 @@ def score(model: Any, data: Splits, names: Mapping[str, str] | None = None) -> d
 
 
 def _confidences(model: Any, X: Any) -> dict[str, Floats]:
-    """Return how sure a model is of each row, by noise and by knowledge."""
+    """Return the confidence in each row, by aleatoric and by epistemic uncertainty."""
     parts = [model.predict_dist(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)]
     return {
         "Alea.": np.concatenate([-part.aleatoric for part in parts]),
@@ -47,12 +47,12 @@ def _confidences(model: Any, X: Any) -> dict[str, Floats]:
 
 
 def _knowledge(distribution: Any) -> Floats:
-    # not the epistemic uncertainty, in which the prior hides the smallest evidence
+    # log n where there is one: in −log(n_prior + n) the prior hides differences between small n
     evidence: Floats | None = getattr(distribution, "log_evidence", None)
     return -distribution.epistemic if evidence is None else evidence
 
 
-def _classes(model: Any, X: Any, y: NDArray[Any]) -> dict[str, float]:
+def _class_scores(model: Any, X: Any, y: NDArray[Any]) -> dict[str, float]:
     p = np.concatenate([model.predict_proba(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)])
     index = np.searchsorted(model.classes_, y)
     chosen = p[np.arange(len(p)), index]
@@ -65,7 +65,7 @@ def _classes(model: Any, X: Any, y: NDArray[Any]) -> dict[str, float]:
     }
 
 
-def _numbers(model: Any, X: Any, y: Floats) -> dict[str, float]:
+def _regression_scores(model: Any, X: Any, y: Floats) -> dict[str, float]:
     prediction, cdf, log_prob, scores = [], [], [], []
     for start in range(0, len(X), _CHUNK):
         part, target = model.predict_dist(X[start : start + _CHUNK]), y[start : start + _CHUNK]

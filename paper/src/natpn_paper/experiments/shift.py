@@ -1,8 +1,8 @@
 """Figure 2: accuracy and confidence on CIFAR-10 under 15 corruptions of severity 0 to 5, where 0 is the clean image.
 
-The confidence of an image is α₀, the number of observations that the answer stands for, prior included, if a model
-predicts a Dirichlet distribution, and the highest probability if it samples. The figure shows the ratio of its mean to
-that on clean images, averaged over the corruptions.
+For a model that predicts a Dirichlet distribution, the confidence in an image is α₀, the number of observations behind
+the answer, prior included; for a model that samples, it is the highest probability. The figure shows the ratio of its
+mean to that on clean images, averaged over the corruptions.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.cifar10 import EXPERIMENT as TABLE
-from natpn_paper.experiments.cifar10 import QUICK_ROWS, SETTING
 from natpn_paper.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
 from natpn_paper.experiments.drawing import parts as parts_of
-from natpn_paper.experiments.models import NETWORKS, build
+from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.paper_tables import CIFAR10_QUICK_ROWS, CIFAR10_SETTING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,10 +34,8 @@ def run_one(run: Run) -> Outcome:
     """Make a run: one fit, then every corruption of the same test images."""
     from natpn import metrics
 
-    data = datasets.load(TABLE.data[0], seed=run.seed, limit=run.rows(QUICK_ROWS))
-    X, y = data.train
-    model = build(run, "classes", X.shape[1:], SETTING, data.ood.get("SVHN"))
-    model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+    data = datasets.load("cifar10", seed=run.seed, limit=run.rows(CIFAR10_QUICK_ROWS))
+    model = fitted(run, "classes", data, CIFAR10_SETTING, data.ood.get("SVHN"))
     n_images = _QUICK_IMAGES if run.quick else _IMAGES
     images, labels = (part[:n_images] for part in data.test)
     index = np.searchsorted(model.classes_, labels)
@@ -47,7 +44,7 @@ def run_one(run: Run) -> Outcome:
     accuracy, change = {}, {}
     for name in datasets.CORRUPTIONS:
         levels = [datasets.corrupt(images, name, severity, seed=run.seed) for severity in SEVERITIES[1:]]
-        probabilities, shifted = answer(model, np.concatenate(levels))  # at once, since a call has its price
+        probabilities, shifted = answer(model, np.concatenate(levels))  # all levels in one call
         each = zip(np.split(probabilities, len(levels)), np.split(shifted, len(levels)), strict=True)
         found = [(metrics.accuracy(index, p), metrics.average_confidence_change(log, clean)) for p, log in each]
         accuracy[name] = [first, *(right for right, _ in found)]

@@ -1,9 +1,9 @@
 """Milliseconds from a batch of inputs to probabilities, or to the distribution of every pixel's depth.
 
-Networks have the sizes of the tables and are not trained, which changes no operation; they are called in evaluation
-mode, without gradients, on one thread of the CPU where the paper had a GPU. A batch is worked through in pieces that
-fit in memory, and before each piece of a model the bare encoder has its turn on it: what else the machine does meets
-both alike, and their ratio is what can be compared between machines.
+Networks have the sizes of the tables and are not trained, which changes no operation. They run in evaluation mode,
+without gradients, on one thread of the CPU, where the paper had a GPU. A batch is processed in pieces that fit in
+memory. On each piece the bare encoder runs right before the model, so that other load on the machine affects both
+alike: their ratio can be compared between machines.
 """
 
 import time
@@ -20,19 +20,17 @@ from natpn.densities import RadialFlow
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction, default_network
 from natpn_paper.baselines.dropout import DropoutNetwork
 from natpn_paper.baselines.ensemble import Members
-from natpn_paper.baselines.network import PlainNetwork
+from natpn_paper.baselines.plain_network import PlainNetwork
 from natpn_paper.baselines.posterior_network import PosteriorNetwork
 from natpn_paper.experiments import pixels
 from natpn_paper.experiments.base import Outcome, Run
 
-CIFAR10, NYU = "cifar10", "nyu"
 _ONLY_CLASSES = ("R-PriorNet", "EnD2", "PostNet")
 _ONLY_NUMBERS = ("EvReg",)
 _CLASSES = families.get("categorical", n_classes=10)
 _IMAGE, _PICTURE, _QUICK_PICTURE = (3, 32, 32), (3, 480, 640), (3, 96, 128)
-_BATCHES = {CIFAR10: (4_096, 512), NYU: (4, 1)}  # images in a batch and in a piece
-_QUICK_BATCHES = {CIFAR10: (64, 32), NYU: (2, 1)}
-_REPETITIONS, _QUICK_REPETITIONS = 1, 2  # a batch is of many pieces, in turns with the bare encoder
+_BATCHES, _QUICK_BATCHES = ((4_096, 512), (4, 1)), ((64, 32), (2, 1))  # images in a batch and in a piece
+_REPETITIONS, _QUICK_REPETITIONS = 1, 2  # one is enough: a batch has many pieces, in turns with the bare encoder
 _ROWS = 48_000
 _LATENT_DIM = 16
 _MEMBERS = 5
@@ -40,29 +38,34 @@ _MEMBERS = 5
 Pass = Callable[[Tensor], Any]
 
 
-def run_one(run: Run) -> Outcome:
-    """Make a run."""
-    shapes = {CIFAR10: _IMAGE, NYU: _QUICK_PICTURE if run.quick else _PICTURE}
+def measure(run: Run, classes: str, depths: str) -> Outcome:
+    """Measure the model of a run.
+
+    Args:
+        run: The run.
+        classes: The column for the time of a batch of CIFAR-10.
+        depths: The column for the time of a batch of NYU Depth v2.
+    """
     batches = _QUICK_BATCHES if run.quick else _BATCHES
     repetitions = _QUICK_REPETITIONS if run.quick else _REPETITIONS
     scores, values = {}, {}
-    for column, shape in shapes.items():
-        if run.model in (_ONLY_NUMBERS if column == CIFAR10 else _ONLY_CLASSES):
+    shapes = (_IMAGE, _QUICK_PICTURE if run.quick else _PICTURE)
+    for column, shape, (count, piece) in zip((classes, depths), shapes, batches, strict=True):
+        if run.model in (_ONLY_NUMBERS if column == classes else _ONLY_CLASSES):
             continue
-        count, piece = batches[column]
         x = torch.randn(count, *shape, generator=torch.Generator().manual_seed(run.seed))
-        make = classifier if column == CIFAR10 else depth_model
+        make = classifier if column == classes else depth_model
         pair = [make(name, shape, run.seed) for name in ("Encoder", run.model)]
         encoder, model = milliseconds(pair, x, piece, repetitions)
         scores[column] = model if run.model != "Encoder" else encoder
         values[column] = {"encoder ms": round(encoder, 2), "ratio": round(scores[column] / encoder, 3)}
-    pieces = ", ".join(f"{count} in pieces of {piece}" for count, piece in batches.values())
+    pieces = ", ".join(f"{count} in pieces of {piece}" for count, piece in batches)
     return Outcome(scores, values, f"one CPU thread, batches of {pieces}, {repetitions} of each, untrained networks")
 
 
 @torch.no_grad()
 def milliseconds(passes: list[Pass], x: Tensor, piece: int, repetitions: int) -> list[float]:
-    """Return the time of each pass for a batch, in ms: the median of repetitions, in turns, after one to warm up."""
+    """Return the milliseconds of a batch for each pass: the median of repetitions, in turns, after a warm-up."""
     for run_pass in passes:
         run_pass(x[:piece])
     times = np.zeros((repetitions, len(passes)))

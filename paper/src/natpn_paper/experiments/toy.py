@@ -1,7 +1,7 @@
-"""Figure 1 and the toy figures of the appendix: what is noise, and what is not known, where data are few and far.
+"""Figure 1 and the toy figures of the appendix: noise, and lack of knowledge away from the data.
 
-For numbers the figure shows the band that holds 90 % of the noise alone and of the predictive; for classes, on a grid,
-the entropy of the class and −log(n_prior + n), which is high where nothing is known.
+For numbers the figure shows the bands that hold 90 % of the noise alone and of the predictive distribution; for
+classes, on a grid, the entropy of the class and −log(n_prior + n), which is high where nothing is known.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
 from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS, Setting, build
+from natpn_paper.experiments.models import NETWORKS, Setting, fitted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,9 +33,7 @@ def run_one(run: Run) -> Outcome:
     """Make a run."""
     data = datasets.load(run.data, seed=run.seed, limit=run.rows())
     X, y = data.train
-    target = "classes" if data.n_classes else "normal"
-    model = build(run, target, X.shape[1:], SETTING)
-    model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+    model = fitted(run, "classes" if data.n_classes else "normal", data, SETTING)
     points = {"x": rounded(X[:_POINTS], 3), "y": rounded(y[:_POINTS], 3)}
     values = _plane(model) if data.n_classes else _curve(model)
     return Outcome(values=values | {"points": points}, note=data.note)
@@ -72,7 +70,7 @@ def _plane(model: Any) -> dict[str, Any]:
 
 
 def draw(lines: Sequence[Line]) -> "Figure":
-    """Draw a row for each data set; each model has the noise on the left and what is not known on the right."""
+    """Draw a row for each data set; each model has its noise on the left and its lack of knowledge on the right."""
     from matplotlib.figure import Figure
 
     found = parts(lines)

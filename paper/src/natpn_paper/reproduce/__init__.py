@@ -1,4 +1,4 @@
-"""The command `natpn reproduce`: the paper's tables and figures, measured again, beside the paper's own figures."""
+"""The command `natpn reproduce`, which measures the paper's tables and figures again."""
 
 from natpn_paper.reproduce.command import reproduce
 

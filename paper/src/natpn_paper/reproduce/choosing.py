@@ -1,22 +1,22 @@
-"""Words of a command → the runs that it asks for, and those of them whose data are there."""
+"""The arguments of a command → the runs that it asks for, and those of them whose data can be found."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from natpn.cli.printing import note
-from natpn.cli.problems import Problem, near
+from natpn.choices import did_you_mean
+from natpn.cli.printing import Problem, note
 from natpn_paper.datasets import MissingData, load
 from natpn_paper.experiments import Experiment, Run
-from natpn_paper.reproduce.overview import missing_data
+from natpn_paper.reproduce.progress import missing_data
 
 ALL = "all"
-_LONGEST_NAME = 3  # commas that the name of a row may hold, and one
+_LONGEST_NAME = 3  # the parts that commas can split the name of a row into
 
 
 def select(names: Sequence[str], experiments: Mapping[str, Experiment]) -> dict[str, Experiment]:
-    """Return the experiments of some names, which may also be those of the paper's tables.
+    """Return the experiments with the given names, which may also be names of the paper's tables.
 
     Raises:
-        Problem: If there is none of a name.
+        Problem: If a name is unknown.
     """
     found: dict[str, Experiment] = {}
     tables = {view.table for experiment in experiments.values() for view in experiment.views}
@@ -28,16 +28,16 @@ def select(names: Sequence[str], experiments: Mapping[str, Experiment]) -> dict[
         elif name in tables:
             found |= {k: e for k, e in experiments.items() if name in (view.table for view in e.views)}
         else:
-            hint = near(name, [*experiments, *tables, ALL])
+            hint = did_you_mean(name, [*experiments, *tables, ALL])
             raise Problem(f"There is no table or figure {name!r}{hint or '; natpn reproduce --list shows all.'}")
     return found
 
 
 def split_names(texts: Iterable[str], known: Iterable[str], option: str) -> tuple[str, ...] | None:
-    """Return the names in texts such as A,B; a name may hold commas itself.
+    """Return the names in texts such as A,B; a name may itself hold commas.
 
     Raises:
-        Problem: If one is not known.
+        Problem: If a name is unknown.
     """
     names, found = set(known), []
     for text in texts:
@@ -51,7 +51,7 @@ def split_names(texts: Iterable[str], known: Iterable[str], option: str) -> tupl
                     break
             else:
                 word = words[0].strip()
-                hint = near(word, names) or f"; there are {', '.join(sorted(names)[:20])}."
+                hint = did_you_mean(word, names) or f"; there are {', '.join(sorted(names)[:20])}."
                 raise Problem(f"{option}: nothing that was chosen has {word!r}{hint}")
     return tuple(found) or None
 
@@ -65,10 +65,10 @@ def wanted_runs(
     limit: int | None,
     epochs: int | None,
 ) -> list[Run]:
-    """Return the runs of some experiments that the options leave; see the command.
+    """Return the runs of the chosen experiments that the options leave; see the command.
 
     Raises:
-        Problem: If a name is not known, or no run is left.
+        Problem: If a name is unknown, or no run is left.
     """
     rows = split_names(models, [m for e in chosen.values() for m in e.models], "--models")
     parts = split_names(data, [d for e in chosen.values() for d in e.data], "--data")
@@ -79,10 +79,10 @@ def wanted_runs(
 
 
 def with_data(runs: Sequence[Run], chosen: Mapping[str, Experiment]) -> list[Run]:
-    """Return the runs whose data are there; what is left out is said.
+    """Return the runs whose data can be found, and print a note about those that are left out.
 
-    The first data set that an experiment needs is the one it cannot do without. Another may be an OOD set, whose
-    columns stay empty, or that of a few runs, which then say so themselves.
+    An experiment cannot run without the first data set that it needs. The others may be OOD sets, whose columns then
+    stay empty, or belong to a few runs, which fail with their own message.
     """
     absent = set()
     for name in dict.fromkeys(run.experiment for run in runs):

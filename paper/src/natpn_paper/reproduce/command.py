@@ -1,4 +1,4 @@
-"""`natpn reproduce`: the paper's tables and figures, measured again, beside the paper's own figures."""
+"""`natpn reproduce`: the paper's tables and figures, measured again, beside what the paper printed."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from natpn.cli.others import part
-from natpn.cli.printing import note, say
-from natpn.cli.problems import Problem, of_system
+from natpn.cli.printing import Problem, note, of_system, say
 
 RESULTS = os.path.join("reproduce", "results.jsonl")
 QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
@@ -15,22 +14,30 @@ QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
 
 @click.command(short_help="Measure the paper's tables and figures again.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--list", "listing", is_flag=True, help="Show every table and figure, and how far it is.")
-@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="How many splits and networks.")
+@click.option("--list", "listing", is_flag=True, help="Show every table and figure, and how many of its runs are done.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="How many seeds; each has its own split and weights.",
+)
 @click.option("--models", multiple=True, metavar="A,B", help="Only these rows.")
 @click.option("--data", multiple=True, metavar="A,B", help="Only these data sets of an experiment.")
 @click.option(
     "--jobs", type=click.IntRange(1), help="Runs at a time; by default 1, or all that a Ray cluster can take."
 )
-@click.option("--quick", is_flag=True, help="Small runs, in seconds, to see that everything works.")
-@click.option("--limit", type=click.IntRange(1), metavar="ROWS", help="At most so many rows of each part of the data.")
-@click.option("--epochs", type=click.IntRange(1), help="Epochs of every model, in place of its own number.")
+@click.option("--quick", is_flag=True, help="Small runs of a few seconds, to see that everything works.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="ROWS", help="At most this many rows of each part of the data."
+)
+@click.option("--epochs", type=click.IntRange(1), help="Train every model for this many epochs.")
 @click.option("--results", metavar="FILE", help=f"Where runs are kept.  [default: {RESULTS}; {QUICK_RESULTS} if quick]")
 @click.option("--out", metavar="DIRECTORY", help="Where tables and figures go; by default beside the results.")
-@click.option("--notes", metavar="FILE", help="Markdown with remarks, which results.md shows below its tables.")
+@click.option("--notes", metavar="FILE", help="Markdown with remarks, shown in results.md below the tables.")
 @click.option("--backend", type=click.Choice(["ray"]), help="Make the runs on a Ray cluster.")
-@click.option("--resume/--no-resume", default=True, show_default=True, help="Keep runs that are there, or begin anew.")
-@click.option("--render-only", is_flag=True, help="Write tables and figures of the runs that are there.")
+@click.option("--resume/--no-resume", default=True, show_default=True, help="Keep finished runs, or begin again.")
+@click.option("--render-only", is_flag=True, help="Make no runs; write tables and figures of those in the file.")
 @click.pass_context
 def reproduce(
     ctx: click.Context,
@@ -50,10 +57,10 @@ def reproduce(
     resume: bool,
     render_only: bool,
 ) -> None:
-    """Measure tables and figures of the paper again, and write them beside the paper's own.
+    """Measure tables and figures of the paper again, and write them beside what the paper printed.
 
-    NAME is one that --list shows, or all. Each run is one line in a file of results as soon as it ends; a command that
-    was stopped goes on where it was. Writes results.md, results.html and figures/.
+    NAME is one that --list shows, or all. Each run is written to a file of results as soon as it ends; a command that
+    was stopped continues where it stopped. Writes results.md, results.html and figures/.
 
     \b
     Example:
@@ -63,17 +70,18 @@ def reproduce(
     """
     from natpn_paper.experiments import EXPERIMENTS, missing, read_lines, run_all
     from natpn_paper.reproduce.choosing import ALL, select, wanted_runs, with_data
-    from natpn_paper.reproduce.overview import overview
+    from natpn_paper.reproduce.progress import overview, teller
     from natpn_paper.reproduce.rendering import check_outputs, read_remarks, render
-    from natpn_paper.reproduce.telling import teller
 
     for option, value in (("--limit", limit), ("--epochs", epochs)):
         if quick and value is not None:
-            raise Problem(f"{option} has no meaning with --quick, whose runs are small already; leave one of them out.")
+            raise Problem(
+                f"{option} cannot be combined with --quick, whose runs are small already; leave one of them out."
+            )
     place = results or (QUICK_RESULTS if quick else RESULTS)
     if listing or not (names or render_only):
         if not listing:
-            say("Say what to measure, as in `natpn reproduce sensorless-drive --seeds 5`; `--help` shows more.")
+            say("Name what to measure, as in `natpn reproduce sensorless-drive --seeds 5`; `--help` shows more.")
             say()
         for row in overview(EXPERIMENTS, read_lines(place), seeds, quick):
             say(row)
@@ -87,7 +95,7 @@ def reproduce(
     if not render_only:
         if not resume:
             set_aside(place)
-        os.environ.setdefault("PYTHONWARNINGS", "ignore")  # of the processes that make runs, as of this one
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")  # in the worker processes, as in this one
         if backend == "ray":
             part("ray", "init", "ray")
         todo = missing(wanted, read_lines(place))
@@ -104,7 +112,7 @@ def reproduce(
 
 
 def set_aside(path: str) -> None:
-    """Give a file of results a name of its own, so that the next begins empty."""
+    """Rename a file of results to a name that is free, so that the next run begins with an empty file."""
     from natpn_paper.experiments import read_lines
 
     place = Path(os.path.realpath(path) if os.path.islink(path) else path)

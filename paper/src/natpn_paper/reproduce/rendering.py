@@ -7,21 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natpn.cli.printing import note, say
-from natpn.cli.problems import Problem, of_system
-from natpn.cli.writing import PAGE, check_out, write_text
+from natpn.cli.output_files import PAGE, check_output, write_text
+from natpn.cli.printing import Problem, note, of_system, say
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
-from natpn_paper.results.agreement import agreement
-from natpn_paper.results.drawings import Picture, pictures
-from natpn_paper.results.listing import TITLE, legend, markdown, summary, text
-from natpn_paper.results.notes import read_notes, without_table
-from natpn_paper.results.page import page
+from natpn_paper.results.figures import Drawing, drawings
+from natpn_paper.results.html_page import page
+from natpn_paper.results.listing import TITLE, legend, markdown, read_notes, summary, text, without_table
 from natpn_paper.results.tables import tables
+from natpn_paper.results.tally import agreement
 
 _CREATOR = re.compile(rb"<dc:creator>\s*<cc:Agent>\s*<dc:title>natpn<")
-
-
 FIGURE = Kind("a figure that natpn drew", lambda file: bool(_CREATOR.search(file.read(1 << 11))))
 TABLES = Kind(
     "tables that natpn reproduce wrote", lambda file: file.readline().decode(errors="replace").rstrip() == TITLE
@@ -43,14 +39,14 @@ def read_remarks(path: str) -> dict[str, str]:
 
 
 def check_outputs(out: str, results: str, notes: str | None) -> None:
-    """Raise if a file that natpn did not write is in the way, or one that is read."""
+    """Raise if an output would replace a file that natpn did not write, or one that is read."""
     if notes:
         check_apart(results, notes)
     figures = [(os.path.join("figures", f"{name}.svg"), FIGURE) for name in registry.DRAWINGS]
     for name, kind in [("results.md", TABLES), ("results.html", PAGE), *figures]:
         path = os.path.join(out, name)
         if os.path.isdir(os.path.dirname(path)):
-            check_out(path, kind, results, notes)
+            check_output(path, kind, results, notes)
 
 
 def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mapping[str, str]) -> None:
@@ -60,7 +56,7 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
         path: The results.
         out: The directory to write to.
         quick: Whether to show quick runs instead of full ones.
-        shown: The experiments whose tables are printed.
+        shown: The names of the experiments whose tables are printed.
         notes: Remarks, by the name of a table or figure.
     """
     lines = read_lines(path)
@@ -84,7 +80,7 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     except OSError as error:
         raise of_system(error, out) from None
     drawn = _draw(lines, out, quick)
-    for name in without_table(notes, [*(table.name for table in found), *(picture.name for picture in drawn)]):
+    for name in without_table(notes, [*(table.name for table in found), *(drawing.name for drawing in drawn)]):
         note(f"the remark on {name!r} is left out: there is no table or figure of that name")
     write_text(os.path.join(out, "results.md"), markdown(found, agreements, drawn, quick, notes), TABLES)
     say()
@@ -93,13 +89,13 @@ def render(path: str, out: str, quick: bool, shown: Sequence[str], notes: Mappin
     say(f"page    {os.path.join(out, 'results.html')}")
 
 
-def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Picture]:
-    drawn, problems = pictures(lines, quick=quick)
+def _draw(lines: list[dict[str, Any]], out: str, quick: bool) -> list[Drawing]:
+    drawn, problems = drawings(lines, quick=quick)
     for problem in problems:
         note(problem)
     if drawn:
         os.makedirs(os.path.join(out, "figures"), exist_ok=True)
-    for picture in drawn:
-        write_text(os.path.join(out, "figures", f"{picture.name}.svg"), picture.svg, FIGURE)
-        say(f"figure  {os.path.join(out, 'figures', picture.name)}.svg")
+    for drawing in drawn:
+        write_text(os.path.join(out, "figures", f"{drawing.name}.svg"), drawing.svg, FIGURE)
+        say(f"figure  {os.path.join(out, 'figures', drawing.name)}.svg")
     return drawn

@@ -1,12 +1,16 @@
-"""Tables of results as plain text for a terminal, and as Markdown."""
+"""Tables of results as plain text for a terminal, and as Markdown with remarks.
+
+Remarks are kept in a Markdown file of their own, so that measuring again does not lose them. What stands before its
+first heading is about all results; what stands below a heading such as `## uci-kin8nm` is about the table or figure of
+that name.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from natpn_paper.results.agreement import Agreement, counted, total
-from natpn_paper.results.drawings import Picture
-from natpn_paper.results.notes import ALL
+from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Cell, Table
+from natpn_paper.results.tally import Agreement, counted, total
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 BEST, BEST_SINGLE = "*", "°"
@@ -16,7 +20,9 @@ SUMMARY = (
     "`NatPN` at least as good as the paper’s best single pass",
 )
 TITLE = "# The paper’s results, measured again"
+ALL = ""  # the name of the remark on all results
 _GAP = "  "
+_HEADING = "## "
 
 
 def text(table: Table, width: int = 120) -> str:
@@ -24,7 +30,7 @@ def text(table: Table, width: int = 120) -> str:
 
     Args:
         table: The table.
-        width: Characters in a line; columns that do not fit go below.
+        width: The characters in a line; columns that do not fit go below.
     """
     names = ["", *(row.model for row in table.rows)]
     first = max(map(len, names))
@@ -47,12 +53,12 @@ def text(table: Table, width: int = 120) -> str:
 
 
 def legend() -> str:
-    """Say what the signs of a plain table mean."""
+    """Explain the signs in a plain-text table."""
     return f"{LEGEND} {BEST} best of all, {BEST_SINGLE} best with a single pass."
 
 
 def summary(agreements: Sequence[Agreement]) -> str:
-    """Return how well our figures agree with the paper's, for a terminal."""
+    """Return how well our scores agree with the paper's, for a terminal."""
     heads = tuple(head.replace("`", "") for head in SUMMARY)
     rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
     first = max(len(row[0]) for row in [heads, *rows])
@@ -63,7 +69,7 @@ def summary(agreements: Sequence[Agreement]) -> str:
 def markdown(
     tables: Sequence[Table],
     agreements: Sequence[Agreement],
-    pictures: Sequence[Picture] = (),
+    drawings: Sequence[Drawing] = (),
     quick: bool = False,
     notes: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -72,9 +78,9 @@ def markdown(
     Args:
         tables: The tables.
         agreements: How well they agree with the paper's.
-        pictures: The figures.
+        drawings: The figures.
         quick: Whether they are of quick runs.
-        notes: Remarks, by the name of a table or figure; see `natpn_paper.results.notes`.
+        notes: Remarks, by the name of a table or figure; `read_notes` reads them.
     """
     parts = [TITLE, *([f"**{QUICK}**"] if quick else [])]
     parts += [notes[ALL]] if ALL in notes else []
@@ -88,17 +94,46 @@ def markdown(
         parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
         parts.append(_grid(("", *table.view.columns), filled))
         parts += [notes[table.name]] if table.name in notes else []
-    if pictures:
+    if drawings:
         parts.append("## Figures")
-    for picture in pictures:
-        parts += [f"### {picture.name}", f"{picture.title}. {' '.join(about(picture.lines))}"]
-        parts.append(f"![{picture.title}](figures/{picture.name}.svg)")
-        parts += [notes[picture.name]] if picture.name in notes else []
+    for drawing in drawings:
+        parts += [f"### {drawing.name}", f"{drawing.title}. {' '.join(about(drawing.lines))}"]
+        parts.append(f"![{drawing.title}](figures/{drawing.name}.svg)")
+        parts += [notes[drawing.name]] if drawing.name in notes else []
     return "\n\n".join(parts) + "\n"
 
 
+def read_notes(text: str) -> dict[str, str]:
+    r"""Return remarks by the name of their table or figure.
+
+    Raises:
+        ValueError: If a name has two headings.
+
+    Examples:
+        >>> read_notes("One machine.\n\n## mnist\n\nAs in the paper.\n")
+        {'': 'One machine.', 'mnist': 'As in the paper.'}
+    """
+    found: dict[str, list[str]] = {ALL: []}
+    name = ALL
+    for line in text.splitlines():
+        if line.startswith(_HEADING):
+            name = line.removeprefix(_HEADING).strip()
+            if name in found:
+                raise ValueError(f"{name!r} has two headings.")
+            found[name] = []
+        else:
+            found[name].append(line)
+    return {name: remark for name, lines in found.items() if (remark := "\n".join(lines).strip())}
+
+
+def without_table(notes: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return the names of remarks for which there is neither a table nor a figure."""
+    known = {ALL, *names}
+    return [name for name in notes if name not in known]
+
+
 def _column(name: str, cells: Sequence[Cell]) -> list[str]:
-    """Return a column of equally wide texts, its name first; numbers stand below each other."""
+    """Return a column as texts of one width, its name first, with the numbers aligned."""
     parts = [(_mark(cell) + ours(cell), spread(cell.error), paper(cell.paper, with_error=False)) for cell in cells]
     widths = [max(map(len, part)) for part in zip(*parts, strict=True)]
     texts = [" ".join(f"{p:>{w}}" for p, w in zip(part, widths, strict=True) if w) for part in parts]

@@ -1,11 +1,12 @@
-"""Results of `natpn reproduce` → the paper's tables, each figure of ours beside the paper's.
+"""Results of `natpn reproduce` → the paper's tables, each score of ours beside the paper's.
 
 A cell is the mean over seeds and its standard error, s / √n with s² = Σ (x − mean)² / (n − 1); one seed has no error.
-The best figure of a column among models with a single pass is one thing, the best of all another, as in the paper;
-figures that print alike are equally good.
+As in the paper, the best score of a column is marked twice: among models with a single pass, and among all. Scores that
+print alike are equally good.
 
-Of several lines of a run the last counts. A row is of the lines with the most rows of data: those without a limit, else
-those with the largest; and of these, those with the most epochs. Quick runs are never mixed with full ones.
+If a run has several lines, the last counts. A row of a table uses the lines with the most rows of data: those without a
+limit, else those with the largest limit; among these, the lines with the most epochs. Quick runs are never mixed with
+full ones.
 """
 
 import math
@@ -15,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better
+from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
 from natpn_paper.experiments.base import ROC
 from natpn_paper.experiments.models import is_single_pass, plain_name
-from natpn_paper.experiments.paper import Figure, figures
 
 Line = Mapping[str, Any]
 Size = tuple[float, ...]  # rows and epochs
@@ -32,14 +32,14 @@ class Cell:
     Attributes:
         mean: Our mean over seeds; None if no run has the score.
         error: Its standard error; None for one seed.
-        paper: The paper's figure and its error, where it has them.
-        best_single: Whether no model with a single pass is better.
-        best: Whether no model is.
+        paper: The paper's score and its error, where it has them.
+        best_single: Whether it is the best among models with a single pass.
+        best: Whether it is the best of all.
     """
 
     mean: float | None = None
     error: float | None = None
-    paper: Figure | None = None
+    paper: published.Score | None = None
     best_single: bool = False
     best: bool = False
 
@@ -64,7 +64,7 @@ class Table:
 
     @property
     def name(self) -> str:
-        """A word that no other table has."""
+        """A name that no other table has."""
         table, data = self.view.table, self.view.data
         if sum(view.table == table for view in self.experiment.views) == 1:
             return table
@@ -78,7 +78,7 @@ class Table:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The results it is made of."""
+        """The runs behind it."""
         return tuple(line for row in self.rows for line in row.lines)
 
 
@@ -101,7 +101,7 @@ def tables(
 
 
 def chosen(lines: Iterable[Line], experiment: Experiment, quick: bool = False) -> list[Line]:
-    """Return the lines of an experiment that count: the last of each run, and for each row those on the most data."""
+    """Return the lines of an experiment that count: the last of each run, and for each row those with the most data."""
     last: dict[tuple[str, str, int, Size], Line] = {}
     most: dict[tuple[str, str], Size] = {}
     for line in lines:
@@ -126,12 +126,12 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def printed(value: float) -> float:
-    """Return a figure as exactly as it is printed."""
+    """Return a score rounded as it is printed."""
     return round(value, DECIMALS)
 
 
 def _table(experiment: Experiment, view: View, lines: Sequence[Line]) -> Table:
-    paper = figures(view.table, view.trained_on)
+    paper = published.scores(view.table, view.trained_on)
     rows = []
     for model in sorted(experiment.models, key=is_single_pass):
         own = [line for line in lines if (line["data"], line["model"]) == (view.data, model)]
@@ -164,5 +164,5 @@ def _with_best(rows: list[Row], columns: Sequence[str]) -> tuple[Row, ...]:
 
 
 def _comparable(cell: Cell, sign: int) -> float:
-    """Return a number that is larger for a better figure, and -inf if there is none."""
+    """Return a number that is larger for a better score, and -inf if there is no score."""
     return -math.inf if cell.mean is None or not math.isfinite(cell.mean) else sign * printed(cell.mean)

@@ -1,17 +1,17 @@
-"""Figures and facts of results in words, the same in a terminal, in Markdown and on a page."""
+"""Scores and facts about runs as text: the same in a terminal, in Markdown and on the page."""
 
 import math
 from collections.abc import Iterable, Sequence
 
-from natpn_paper.experiments.paper import Figure
+from natpn_paper.experiments.published import Score
 from natpn_paper.results.tables import DECIMALS, Cell, Line
 
-LEGEND = "Mean ± standard error over seeds; in brackets the paper’s figure."
-QUICK = "These are quick runs, on few rows and for few epochs: they show that everything runs, not how good it is."
+LEGEND = "Mean ± standard error over seeds; the paper’s score is in brackets."
+QUICK = "These are quick runs, on few rows and for few epochs: they show that everything runs, not how good a model is."
 
 
 def number(value: float) -> str:
-    """Return a figure as the paper prints it.
+    """Return a score as the paper prints it.
 
     Examples:
         >>> number(98.456), number(1e9), number(float("nan"))
@@ -21,26 +21,26 @@ def number(value: float) -> str:
 
 
 def ours(cell: Cell) -> str:
-    """Return our mean, or nothing."""
+    """Return our mean, or an empty text."""
     return "" if cell.mean is None else number(cell.mean)
 
 
 def spread(error: float | None) -> str:
-    """Return a standard error, or nothing."""
+    """Return a standard error, or an empty text."""
     return "" if error is None else f"±{number(error)}"
 
 
-def paper(figure: Figure | None, with_error: bool = True) -> str:
-    """Return the paper's figure in brackets, or nothing."""
-    if figure is None:
+def paper(score: Score | None, with_error: bool = True) -> str:
+    """Return the paper's score in brackets, or an empty text."""
+    if score is None:
         return ""
-    value, error = figure
+    value, error = score
     both = [number(value), spread(error)] if with_error else [number(value)]
     return f"({' '.join(filter(None, both))})"
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a time in seconds, minutes or hours.
 
     Examples:
         >>> duration(7.3), duration(200), duration(9000)
@@ -53,7 +53,7 @@ def duration(seconds: float) -> str:
 
 
 def about(lines: Sequence[Line]) -> list[str]:
-    """Say what stands behind a table: seeds, runs, time, dates, versions, and what is not as in the paper."""
+    """Say how a table was measured: seeds, runs, time, dates, versions, and what differs from the paper."""
     runs = "1 run" if len(lines) == 1 else f"{len(lines)} runs"
     took = duration(sum(line.get("seconds", 0.0) for line in lines))
     versions = [", ".join(f"{k} {v}" for k, v in line.get("versions", {}).items()) for line in lines]
@@ -79,7 +79,7 @@ def _dates(lines: Sequence[Line]) -> str:
 
 
 def _notes(lines: Sequence[Line]) -> list[str]:
-    """Return the notes of runs, each with its models if not all have it."""
+    """Return the notes of runs, each with its models unless it is true of all."""
     models = _unique(line["model"] for line in lines)
     sentences = []
     for note in _unique(line.get("note", "") for line in lines):

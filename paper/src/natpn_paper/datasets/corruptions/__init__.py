@@ -1,8 +1,8 @@
 """The 15 corruptions of Hendrycks and Dietterich (2019), at the five severities they chose for CIFAR-10.
 
-They are written from their description, on whole arrays of images. Images come out as they would from a file: in
-[0, 1], in steps of 1/255. What is random differs from image to image and depends on the seed, but not on the severity:
-a higher severity is more of the same.
+They are written from their description and work on whole arrays of images. The results are rounded as in a file: in
+[0, 1], in steps of 1/255. Random draws differ from image to image and depend on the seed, but not on the severity: a
+higher severity makes the same corruption stronger.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 
 from natpn.choices import check_choice
 from natpn_paper.datasets.corruptions.blur import defocus_blur, glass_blur, motion_blur, zoom_blur
-from natpn_paper.datasets.corruptions.digital import contrast, elastic_transform, jpeg_compression, pixelate
-from natpn_paper.datasets.corruptions.noise import gaussian_noise, impulse_noise, shot_noise
+from natpn_paper.datasets.corruptions.digital import (
+    contrast,
+    elastic_transform,
+    gaussian_noise,
+    impulse_noise,
+    jpeg_compression,
+    pixelate,
+    shot_noise,
+)
 from natpn_paper.datasets.corruptions.weather import brightness, fog, frost, snow
 
 Images = NDArray[np.float32]
@@ -60,7 +67,7 @@ def corrupt(images: NDArray[Any], name: str, severity: int, seed: int = 0) -> Im
         images: Images in [0, 1], shape (N, C, H, W) with one or three channels.
         name: A key of ``CORRUPTIONS``.
         severity: From 1, mild, to 5.
-        seed: Decides what is random.
+        seed: The seed of the random draws.
 
     Returns:
         New images of the same shape, float32.
@@ -75,16 +82,16 @@ def corrupt(images: NDArray[Any], name: str, severity: int, seed: int = 0) -> Im
     """
     check_choice("name", name, CORRUPTIONS)
     if isinstance(severity, bool) or severity not in range(1, 6):
-        raise ValueError(f"severity = {severity!r}, but a whole number from 1 to 5 is needed.")
+        raise ValueError(f"severity: expected a whole number from 1 to 5, got {severity!r}")
     images = np.asarray(images)
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         raise ValueError(
-            f"images of shape {images.shape} came, but (N, C, H, W) with 1 or 3 channels is needed: "
-            "move the channels to the second place with numpy.moveaxis."
+            f"images: expected shape (N, C, H, W) with 1 or 3 channels, got {images.shape}; move the channels to the "
+            "second place with numpy.moveaxis"
         )
     if images.size and not (images.min() >= 0 and images.max() <= 1):
         raise ValueError(
-            f"images go from {images.min()} to {images.max()}, but values in [0, 1] are needed: divide bytes by 255."
+            f"images: expected values in [0, 1], got {images.min()} to {images.max()}; divide bytes by 255"
         )
     function, parameters = CORRUPTIONS[name]
     rng = np.random.default_rng([seed, list(CORRUPTIONS).index(name)])

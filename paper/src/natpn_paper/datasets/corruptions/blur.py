@@ -1,9 +1,7 @@
-"""Blur of lenses and of motion."""
+"""Blur of lenses and of motion, with the zoom and the streaks that weather uses too."""
 
 import numpy as np
 from numpy.typing import NDArray
-
-from natpn_paper.datasets.corruptions.warping import streak, zoom
 
 Images = NDArray[np.float32]
 
@@ -25,6 +23,49 @@ def disc(radius: float, softness: float) -> NDArray[np.float32]:
     bell = np.exp(-(np.arange(-1, 2) ** 2) / (2 * softness**2))
     soft = np.outer(bell, bell)
     return np.asarray(convolve(kernel / kernel.sum(), soft / soft.sum(), mode="constant"), np.float32)
+
+
+def zoom_matrix(size: int, factor: float) -> Images:
+    """Return the matrix that zooms one side of an image into its centre, with linear weights."""
+    centre = (size - 1) / 2
+    places = centre + (np.arange(size) - centre) / factor
+    weights = 1 - np.abs(places[:, None] - np.arange(size))
+    return np.asarray(np.maximum(weights, 0), np.float32)
+
+
+def zoom(images: Images, factor: float) -> Images:
+    """Zoom into the centre of images, shape (..., H, W); a factor of 1 or more keeps the size."""
+    height, width = images.shape[-2:]
+    return np.asarray(zoom_matrix(height, factor) @ images @ zoom_matrix(width, factor).T, np.float32)
+
+
+def streak(images: Images, radius: float, sigma: float, angles: NDArray[np.float64]) -> Images:
+    """Smear each image in one direction: half a Gaussian, in steps of one pixel.
+
+    Args:
+        images: Shape (N, C, H, W).
+        radius: The streak has 2 * radius + 1 pixels.
+        sigma: The standard deviation of the Gaussian.
+        angles: The direction for each image, in degrees, shape (N,).
+
+    Returns:
+        The weighted mean of shifted images, whose borders are repeated.
+    """
+    n, _, height, width = images.shape
+    steps = np.arange(2 * int(radius) + 1)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    weights = (weights / weights.sum()).astype(np.float32)
+    radians = np.deg2rad(angles)
+    result = np.zeros_like(images)
+    number = np.arange(n)[:, None, None]
+    for step, weight in zip(steps, weights, strict=True):
+        if weight < 1e-4:
+            break
+        down, right = (np.rint(step * f(radians)).astype(np.intp)[:, None] for f in (np.sin, np.cos))
+        rows = np.clip(np.arange(height) + down, 0, height - 1)[:, :, None]
+        columns = np.clip(np.arange(width) + right, 0, width - 1)[:, None, :]
+        result += weight * images[number, :, rows, columns].transpose(0, 3, 1, 2)
+    return result
 
 
 def defocus_blur(images: Images, rng: np.random.Generator, radius: float, softness: float) -> Images:

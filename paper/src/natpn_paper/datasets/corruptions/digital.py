@@ -1,19 +1,69 @@
-"""What processing does: contrast, warping, coarse pixels and JPEG."""
+"""What sensors and processing do: noise, contrast, warping, coarse pixels and JPEG."""
 
 import io
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn_paper.datasets.corruptions.warping import sample
-
 Images = NDArray[np.float32]
+
+
+def gaussian_noise(images: Images, rng: np.random.Generator, scale: float) -> Images:
+    """Add Normal noise of this standard deviation, as in poor light."""
+    return images + np.float32(scale) * rng.standard_normal(images.shape, np.float32)
+
+
+def shot_noise(images: Images, rng: np.random.Generator, photons: float) -> Images:
+    """Count photons, a Poisson number whose mean is ``photons`` at full brightness."""
+    return (rng.poisson(images * photons) / photons).astype(np.float32)
+
+
+def impulse_noise(images: Images, rng: np.random.Generator, share: float) -> Images:
+    """Set this share of values to black or white, with equal chances ("salt and pepper")."""
+    draw = rng.random(images.shape, np.float32)
+    return np.where(draw < share / 2, np.float32(0), np.where(draw > 1 - share / 2, np.float32(1), images))
 
 
 def contrast(images: Images, rng: np.random.Generator, kept: float) -> Images:
     """Shrink the distance of each value from the mean of its channel to this share."""
     means = images.mean((2, 3), keepdims=True)
     return np.asarray((images - means) * np.float32(kept) + means, np.float32)
+
+
+def reflect(places: NDArray[Any], size: int) -> NDArray[Any]:
+    """Bring coordinates beyond the border back inside, as a mirror on the outermost pixel would."""
+    period = 2 * (size - 1)
+    folded = np.abs(places) % period
+    return np.asarray(np.minimum(folded, period - folded))
+
+
+def sample(images: Images, rows: Images, columns: Images) -> Images:
+    """Sample images between pixels, with bilinear weights and mirrored borders.
+
+    Args:
+        images: Shape (N, C, H, W).
+        rows: Where to look, shape (N, H, W).
+        columns: Likewise.
+
+    Returns:
+        The images seen there.
+    """
+    n, _, height, width = images.shape
+    rows, columns = reflect(rows, height), reflect(columns, width)
+    top = np.minimum(rows.astype(np.intp), max(height - 2, 0))
+    left = np.minimum(columns.astype(np.intp), max(width - 2, 0))
+    down, right = (rows - top).astype(np.float32)[:, None], (columns - left).astype(np.float32)[:, None]
+    flat = images.reshape(n, images.shape[1], -1)
+
+    def at(row: NDArray[np.intp], column: NDArray[np.intp]) -> Images:
+        places = (row * width + column).reshape(n, 1, -1)
+        return np.take_along_axis(flat, places, axis=2).reshape(images.shape)
+
+    low, far = np.minimum(top + 1, height - 1), np.minimum(left + 1, width - 1)
+    upper = at(top, left) * (1 - right) + at(top, far) * right
+    lower = at(low, left) * (1 - right) + at(low, far) * right
+    return np.asarray(upper * (1 - down) + lower * down, np.float32)
 
 
 def elastic_transform(images: Images, rng: np.random.Generator, strength: float, smooth: float, shear: float) -> Images:
@@ -23,7 +73,7 @@ def elastic_transform(images: Images, rng: np.random.Generator, strength: float,
 
     Args:
         images: The images.
-        rng: The source of chance.
+        rng: The random generator.
         strength: The factor of the noise, in heights of the image.
         smooth: The standard deviation of the Gaussian that smooths it, likewise.
         shear: How far the three points may move each way, likewise.

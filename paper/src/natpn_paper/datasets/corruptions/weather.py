@@ -3,12 +3,41 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn_paper.datasets.corruptions.warping import plasma, streak, zoom
+from natpn_paper.datasets.corruptions.blur import streak, zoom
 
 Images = NDArray[np.float32]
 
 GREY = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue, as for the eye
 ICE = np.array([0.85, 0.95, 1.0], np.float32)  # the tint of frost
+
+
+def plasma(n: int, height: int, width: int, decay: float, rng: np.random.Generator) -> Images:
+    """Draw clouds by the diamond-square algorithm on a torus, each from 0 to 1, shape (n, height, width).
+
+    Each halving of the grid divides the noise by ``decay`` squared.
+    """
+    size = 1 << (max(height, width, 2) - 1).bit_length()
+    clouds = np.zeros((n, size, size), np.float32)
+    step, amplitude = size, 1.0
+    while step >= 2:
+        half = step // 2
+
+        def noise(shape: tuple[int, ...], amplitude: float = amplitude) -> Images:
+            return np.asarray(amplitude * rng.uniform(-1, 1, shape), np.float32)
+
+        corners = clouds[:, ::step, ::step]
+        sums = corners + np.roll(corners, -1, 1)
+        centres = (sums + np.roll(sums, -1, 2)) / 4
+        centres = centres + noise(centres.shape)
+        clouds[:, half::step, half::step] = centres
+        upright = centres + np.roll(centres, 1, 1) + corners + np.roll(corners, -1, 2)
+        clouds[:, ::step, half::step] = upright / 4 + noise(upright.shape)
+        sideways = centres + np.roll(centres, 1, 2) + corners + np.roll(corners, -1, 1)
+        clouds[:, half::step, ::step] = sideways / 4 + noise(sideways.shape)
+        step, amplitude = half, amplitude / decay**2
+    clouds -= clouds.min((1, 2), keepdims=True)
+    clouds /= np.maximum(clouds.max((1, 2), keepdims=True), np.float32(1e-12))
+    return clouds[:, :height, :width]
 
 
 def grey(images: Images) -> Images:
@@ -33,7 +62,7 @@ def snow(
 
     Args:
         images: The images.
-        rng: The source of chance.
+        rng: The random generator.
         mean: Of the Normal noise that makes flakes.
         spread: Its standard deviation.
         size: How far flakes are zoomed in.

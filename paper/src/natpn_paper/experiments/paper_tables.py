@@ -1,0 +1,142 @@
+"""Tables 1 to 4, 7 and 8 and their parts in the appendix: one estimator a row, fitted and scored on one data set.
+
+They differ only in data, target, settings and columns; `Training` makes their runs. Table 5 is `nyu`, and Table 6
+`inference_time`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from natpn_paper.experiments.base import ROC, Experiment, Outcome, Run, View
+from natpn_paper.experiments.models import CLASSES, IMAGES, NUMBERS, SINGLE_NUMBERS, Setting, fitted
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a table makes its runs: called with a run, it loads the data, fits the model and scores it.
+
+    Attributes:
+        target: "classes", "normal" or "poisson"; a part such as `bike-sharing-poisson` ends with its own target.
+        setting: What the paper chose for the data.
+        settings: What it chose for single parts, where they differ.
+        names: What the paper's columns call OOD sets.
+        shown: The OOD set that R-PriorNet is trained with; noise if None.
+        quick_rows: The rows of a quick run.
+    """
+
+    target: str
+    setting: Setting = field(default_factory=Setting)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    shown: str | None = None
+    quick_rows: int = 200
+
+    def __call__(self, run: Run) -> Outcome:
+        """Make a run."""
+        from natpn_paper import datasets
+        from natpn_paper.experiments.scoring import score
+
+        name, _, last = run.data.rpartition("-")
+        name, target = (name, last) if last in ("normal", "poisson") else (run.data, self.target)
+        data = datasets.load(name, seed=run.seed, limit=run.rows(self.quick_rows))
+        ood = data.ood.get(self.shown) if self.shown else None
+        model = fitted(run, target, data, self.settings.get(run.data, self.setting), ood)
+        return Outcome(score(model, data, self.names), note=data.note)
+
+
+def _by_kind(*others: str) -> tuple[str, ...]:
+    """Return the columns of OOD sets, by aleatoric and by epistemic uncertainty."""
+    return tuple(f"{other} {kind}" for other in others for kind in ("Alea.", "Epist."))
+
+
+SENSORLESS_DRIVE = Experiment(
+    "sensorless-drive",
+    "Sensorless Drive, classes 9 and 10 left out",
+    ("sensorless-drive",),
+    CLASSES,
+    Training("classes", Setting(patience=15)),
+    (View("sensorless-drive", "sensorless-drive", ("Accuracy", "Brier", *_by_kind("9/10", "OODom"))),),
+    needs=("sensorless-drive",),
+)
+
+CIFAR10_SETTING = Setting(patience=20, budget="exp")
+CIFAR10_QUICK_ROWS = 40
+CIFAR10_OOD = _by_kind("SVHN", "CelebA", "OODom")
+CIFAR10 = Experiment(
+    "cifar10",
+    "CIFAR-10 against SVHN and CelebA",
+    ("cifar10",),
+    IMAGES,
+    Training("classes", CIFAR10_SETTING, shown="SVHN", quick_rows=CIFAR10_QUICK_ROWS),
+    (
+        View("cifar10", "cifar10", ("Accuracy", "Brier", *CIFAR10_OOD)),
+        View("cifar10-app", "cifar10", ("Accuracy", "Brier", *CIFAR10_OOD)),
+        View("auroc-cifar10", "cifar10", CIFAR10_OOD, prefix=ROC),
+    ),
+    needs=("cifar10",),
+)
+
+BIKE_SETTING = Setting((16, 3), patience=50, max_epochs=200, learning_rate=1e-2, batch_size=256, flow=("maf", 8))
+BIKE_OOD = tuple(f"{season} Epist." for season in ("Winter", "Spring", "Autumn", "OODom"))
+BIKE_COLUMNS = ("RMSE", "Calibration", *BIKE_OOD)
+BIKE_NORMAL, BIKE_POISSON = "bike-sharing-normal", "bike-sharing-poisson"
+BIKE_SHARING = Experiment(
+    "bike-sharing",
+    "Bike Sharing, trained on one season, Normal and Poisson",
+    (BIKE_NORMAL, BIKE_POISSON),
+    SINGLE_NUMBERS,
+    Training("normal", BIKE_SETTING),
+    (
+        View("bike-sharing", BIKE_NORMAL, BIKE_COLUMNS, suffix="-Normal"),
+        View("bike-sharing", BIKE_POISSON, BIKE_COLUMNS, suffix="-Poisson"),
+        View("bike-sharing-app", BIKE_NORMAL, BIKE_COLUMNS, suffix="-Normal"),
+        View("auroc-bikesharing", BIKE_NORMAL, BIKE_OOD, prefix=ROC, suffix="-Normal"),
+        View("auroc-bikesharing", BIKE_POISSON, BIKE_OOD, prefix=ROC, suffix="-Poisson"),
+    ),
+    needs=("bike-sharing",),
+)
+
+UCI_SETTING = Setting((16, 2), max_epochs=300, density_phases=False, learning_rate=5e-3)
+UCI = Experiment(
+    "uci",
+    "Kin8nm and Concrete",
+    ("kin8nm", "concrete"),
+    NUMBERS,
+    Training(
+        "normal",
+        settings={
+            "kin8nm": replace(UCI_SETTING, patience=30, batch_size=256),
+            "concrete": replace(UCI_SETTING, patience=50, batch_size=32),
+        },
+    ),
+    (
+        View("uci", "kin8nm", ("RMSE", "Calibration", *_by_kind("Energy", "Concrete")), "kin8nm"),
+        View("uci", "concrete", ("RMSE", "Calibration", *_by_kind("Energy", "Kin8nm")), "concrete"),
+    ),
+    needs=("kin8nm", "concrete", "energy"),
+)
+
+MNIST_SETTING = Setting(patience=15, budget="exp_half")
+MNIST_NAMES = {"KMNIST": "K.", "FMNIST": "F."}
+MNIST_OOD = _by_kind("K.", "F.", "OODom")
+MNIST = Experiment(
+    "mnist",
+    "MNIST against KMNIST and Fashion-MNIST",
+    ("mnist",),
+    IMAGES,
+    Training("classes", MNIST_SETTING, names=MNIST_NAMES, shown="FMNIST"),
+    (
+        View("mnist", "mnist", ("Accuracy", "Brier", *MNIST_OOD)),
+        View("auroc-mnist", "mnist", MNIST_OOD, prefix=ROC),
+    ),
+    needs=("mnist", "fmnist"),
+)
+FMNIST = Experiment(
+    "fmnist",
+    "Fashion-MNIST against MNIST and KMNIST",
+    ("fmnist",),
+    IMAGES,
+    Training("classes", MNIST_SETTING, names={"MNIST": "M.", "KMNIST": "K."}, shown="KMNIST"),
+    (View("fmnist", "fmnist", ("Accuracy", "Brier", *_by_kind("M.", "K.", "OODom"))),),
+    needs=("mnist", "fmnist"),
+)

@@ -1,0 +1,53 @@
+"""Results → one HTML page that is complete in itself: no network, no scripts, no fonts."""
+
+import base64
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+
+from jinja2 import Environment, StrictUndefined, Template
+
+from natpn_paper.results.figures import Drawing
+from natpn_paper.results.tables import Table
+from natpn_paper.results.tally import Agreement, counted, total
+from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
+
+
+def page(
+    tables: Sequence[Table], agreements: Sequence[Agreement], drawings: Sequence[Drawing] = (), quick: bool = False
+) -> str:
+    """Return all results as one HTML text that opens offline.
+
+    Args:
+        tables: The tables.
+        agreements: How well they agree with the paper's.
+        drawings: The figures, which become part of the page.
+        quick: Whether they are of quick runs.
+    """
+    compared = [*agreements, total(agreements)] if agreements else []
+    text: str = _template().render(
+        tables=tables,
+        agreements=[(one.table, counted(one.near), counted(one.good)) for one in compared],
+        drawings=[(drawing, _embedded(drawing.svg)) for drawing in drawings],
+        quick=QUICK if quick else "",
+        legend=LEGEND,
+        about=about,
+        ours=ours,
+        spread=spread,
+        paper=paper,
+        version=version("natpn"),
+    )
+    return text
+
+
+def _embedded(svg: str) -> str:
+    # as a separate image: identifiers and styles of several SVGs in one page would clash
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+
+
+@cache
+def _template() -> Template:
+    text = (files("natpn_paper.results") / "page.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(text)

@@ -1,0 +1,288 @@
+"""Tables in files: their columns, their rows in batches, and where each row is.
+
+pyarrow reads both CSV and Parquet: it streams them, quickly, and is one library. Excel files are in `excel`. All cells
+of CSV and Excel files are texts: types that are guessed from one piece of a file may be wrong in the next, so
+`natpn.cli.cell_texts` converts whole columns, or does as the model says.
+"""
+
+import contextlib
+import csv
+import io
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any, ClassVar
+
+from natpn.choices import listed
+from natpn.cli.printing import Problem, note, on_terminal
+from natpn.cli.streams import Stream
+from natpn.tabular.written import PLAIN, Written
+
+ROWS = 4096  # in a batch
+BLOCK = 1 << 23  # bytes of CSV that are parsed at once: the longest line
+_HEAD = 1 << 20  # bytes in which the header of a CSV file must end
+_SEPARATORS = ",;\t|"
+_NOT_UTF8 = "it is not UTF-8 text; say --encoding cp1252 if Windows wrote it, or save it as UTF-8."
+
+
+@dataclass
+class Source(ABC):
+    """A table in a file.
+
+    Attributes:
+        name: What errors call the file.
+        names: The names of its columns.
+        written: How it writes numbers, dates and missing values.
+        size: How much there is to read, in the unit of `position`; None if that is not known.
+        bad_are_missing: Whether cells that are not of their column's kind count as missing; else they are refused.
+        position: How much has been read.
+        units: The sign beside the numbers of a column, where there is one: those of the model, and what a fit finds.
+        bad: For each column, how many cells counted as missing because they are not of its kind, and one of them.
+    """
+
+    texts: ClassVar[bool] = True  # whether all cells are texts
+    unit: ClassVar[str] = " rows"  # of `position`
+
+    name: str
+    names: list[str]
+    written: Written = PLAIN
+    size: int | None = None
+    bad_are_missing: bool = field(default=False, init=False)
+    position: int = field(default=0, init=False)
+    units: dict[str, str] = field(init=False)
+    bad: dict[str, tuple[int, str]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.units = dict(self.written.units)
+        twice = sorted(n for n, count in Counter(self.names).items() if count > 1)
+        if twice:
+            raise Problem(f"{self.name} has more than one column of the name {listed(twice)}; rename them.")
+        if not self.names:
+            raise Problem(f"{self.name} has no columns; expected some.")
+
+    def batches(self, columns: list[str], what: str = "read") -> Iterator[tuple[int, Any]]:
+        """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far it is.
+
+        Args:
+            columns: The columns to read.
+            what: What is done with them, for the bar.
+
+        Raises:
+            Problem: If the file is damaged, or has no rows.
+        """
+        from tqdm import tqdm
+
+        first = 0
+        hidden, in_bytes = not on_terminal(), self.unit == "B"
+        with tqdm(None, what, self.size, leave=False, disable=hidden, unit=self.unit, unit_scale=in_bytes) as bar:
+            for table in self._tables(columns):
+                yield first, table
+                first += table.num_rows
+                bar.update(self.position - bar.n)
+        if not first:
+            raise Problem(f"{self.name} has a header and no rows; add some.")
+
+    @abstractmethod
+    def _tables(self, columns: list[str]) -> Iterator[Any]:
+        """Yield tables of 1 to `ROWS` rows with some of the columns."""
+
+    def place(self, row: int) -> str:
+        """Return where a row is, for a person; the first row is number 0."""
+        return f"{self.name}, {self._row(row)}"
+
+    def _row(self, row: int) -> str:
+        return f"row {row + 1}"
+
+    def count_bad(self, column: str, number: int, example: str) -> None:
+        """Count cells that are taken for missing because they are not of their column's kind."""
+        before, first = self.bad.get(column, (0, example))
+        self.bad[column] = (before + number, first)
+
+    def tell_bad(self) -> None:
+        """Print how many cells counted as missing."""
+        for column, (number, example) in self.bad.items():
+            cells = "cell that is not of its kind is" if number == 1 else "cells that are not of its kind are"
+            note(f"column {column!r}: {number:,} {cells} counted as missing, as {example!r}")
+
+
+@dataclass
+class CSVFile(Source):
+    """A CSV file. Lines are counted from 1, the header's."""
+
+    unit = "B"
+    stream: Stream = field(kw_only=True)
+    separator: str = field(kw_only=True)
+    again: Callable[[], contextlib.AbstractContextManager[Stream]] | None = field(kw_only=True)
+
+    def _tables(self, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.csv as pc
+
+        if not self.stream.peek(1):
+            return
+        rows, refused = 0, []
+
+        def refuse(row: Any) -> str:
+            refused.append(row)
+            return "error"
+
+        try:
+            reader = pc.open_csv(
+                self.stream,
+                pc.ReadOptions(column_names=self.names, block_size=BLOCK, use_threads=False),
+                pc.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse),
+                pc.ConvertOptions(
+                    column_types=dict.fromkeys(self.names, pa.string()),
+                    include_columns=columns,
+                    strings_can_be_null=False,  # which texts are missing values says natpn.tabular.texts
+                    check_utf8=False,  # but below, where the row is known
+                ),
+            )
+            for block in reader:
+                for start in range(0, block.num_rows, ROWS):
+                    table = pa.Table.from_batches([block.slice(start, ROWS)])
+                    if not _is_utf8(table):
+                        bad = next(row for row in range(table.num_rows) if not _is_utf8(table.slice(row, 1)))
+                        raise Problem(f"{self.place(rows + bad)}: {_NOT_UTF8}")
+                    rows += table.num_rows
+                    self.position = self.stream.tell()
+                    yield table
+        except pa.ArrowInvalid as error:
+            if refused:
+                row = refused[0]
+                raise Problem(
+                    f"{self.place(row.number - 1)}: it has {row.actual_columns} cells and the header "
+                    f"{row.expected_columns}; complete the line, or put quotes around cells that hold the separator."
+                ) from None
+            raise Problem(
+                f"{self.name} cannot be read as CSV after row {rows:,} ({error}); close a quote that is open, or "
+                f"shorten a line of more than {BLOCK >> 20} MB."
+            ) from None
+
+    def _row(self, row: int) -> str:
+        line = row + 2
+        if self.again is not None:
+            # Empty lines and line breaks in quotes count as well; only an error is worth reading the file again.
+            with contextlib.suppress(OSError, csv.Error), self.again() as file:
+                csv.field_size_limit(2**31 - 1)
+                text = io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8", errors="replace", newline="")
+                reader = csv.reader(text, delimiter=self.separator)
+                filled, before = -1, 0
+                for cells in reader:
+                    filled += bool(cells)
+                    if filled == row + 1:
+                        line = before + 1
+                        break
+                    before = reader.line_num
+        return f"line {line}"
+
+
+def _is_utf8(table: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def open_csv(
+    name: str,
+    stream: Stream,
+    size: int | None,
+    written: Written,
+    again: Callable[[], contextlib.AbstractContextManager[Stream]] | None,
+) -> Source:
+    """Return the table in a CSV file.
+
+    Args:
+        name: What errors call the file.
+        stream: Its bytes, in UTF-8.
+        size: How many there are; None if that is not known.
+        written: How it writes values.
+        again: Opens the same bytes once more; None if they can be read only once.
+
+    Raises:
+        Problem: If it is no text, or has no header.
+    """
+    if stream.peek(3) == b"\xef\xbb\xbf":
+        stream.read(3)
+    head = stream.peek(_HEAD)
+    if b"\x00" in head:
+        raise Problem(f"{name} is a binary file; expected CSV, Parquet or Excel (.xlsx).")
+    first = next((line for line in head.splitlines() if line.strip()), b"")
+    separator = max(_SEPARATORS, key=lambda s: re.sub(rb'"[^"]*"', b"", first).count(s.encode()))
+    names, length = _header(name, head, separator)
+    stream.read(length)
+    return CSVFile(name, names, written, size, stream=stream, separator=separator, again=again)
+
+
+def _header(name: str, head: bytes, separator: str) -> tuple[list[str], int]:
+    """Return the names of the columns, and how many bytes the header takes."""
+    lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n|$)", head)
+    used: list[bytes] = []
+
+    def texts() -> Iterator[str]:
+        for line in lines:
+            used.append(line)
+            yield line.decode("utf-8")
+
+    csv.field_size_limit(2**31 - 1)
+    try:
+        cells = next((cells for cells in csv.reader(texts(), delimiter=separator) if any(cells)), None)
+    except UnicodeDecodeError:
+        raise Problem(f"{name}, line {len(used)}: {_NOT_UTF8}") from None
+    except csv.Error as error:
+        raise Problem(f"{name}, line {len(used)}: the header cannot be read ({error}); correct it.") from None
+    if cells is None:
+        raise Problem(f"{name} has no header and no rows; expected a CSV file with a header, or a Parquet file.")
+    return column_names(cells), sum(map(len, used))
+
+
+def column_names(header: list[str]) -> list[str]:
+    """Return the names of columns; one without a name has the number of its place."""
+    return [cell.strip() or f"column_{place}" for place, cell in enumerate(header, 1)]
+
+
+@dataclass
+class ParquetFile(Source):
+    """A Parquet file, whose columns have types of their own."""
+
+    texts = False
+    unit = "rows"
+    file: Any = field(kw_only=True)
+
+    def _tables(self, columns: list[str]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        try:
+            for batch in self.file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
+                self.position += batch.num_rows
+                table = pa.Table.from_batches([batch])
+                for place, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+                    if kind == pa.string_view():  # which not every function of pyarrow takes
+                        table = table.set_column(place, name, table[place].cast(pa.string()))
+                if table.num_rows:
+                    yield table
+        except (pa.ArrowException, OSError) as error:
+            raise Problem(f"{self.name} is damaged ({error}); write or copy it again.") from None
+
+
+def open_parquet(name: str, file: IO[bytes], written: Written) -> Source:
+    """Return the table in a Parquet file, which must be seekable.
+
+    Raises:
+        Problem: If it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        parquet = pq.ParquetFile(file)
+        names = list(parquet.schema_arrow.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        raise Problem(f"{name} is a Parquet file that was cut short or damaged; write or copy it again.") from None
+    return ParquetFile(name, names, written, parquet.metadata.num_rows, file=parquet)

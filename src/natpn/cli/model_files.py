@@ -1,0 +1,188 @@
+"""Models on disk, and the rows of new files in the form that a model knows.
+
+`natpn fit` writes with the model which column was the target, which were left out, and how the file wrote its values,
+so that the same file can be given to the other commands.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from natpn.choices import did_you_mean, listed
+from natpn.cli.cell_texts import convert, usable
+from natpn.cli.formats import Source
+from natpn.cli.output_files import as_input
+from natpn.cli.printing import Problem, of_system
+from natpn.tabular.written import PLAIN, Written
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model with what is known about the table it was fitted on.
+
+    Attributes:
+        path: Where it is.
+        estimator: The fitted estimator.
+        target: The column that was the target; None if it was not `natpn fit` that wrote the model.
+        dropped: The columns that were left out.
+        fitted: A hash of the targets of the fit, to know its rows again.
+        written: How its table wrote numbers, dates and missing values.
+    """
+
+    path: str
+    estimator: Any
+    target: str | None = None
+    dropped: tuple[str, ...] = ()
+    fitted: str | None = None
+    written: Written = PLAIN
+
+    @property
+    def table(self) -> Any:
+        """What the model knows about the columns of its table."""
+        return self.estimator.inputs_.table
+
+
+def check_model_place(out: str, *inputs: str) -> None:
+    """Raise if a model cannot be written there, before time is spent on it.
+
+    Args:
+        out: The directory.
+        inputs: The files that are read, "-" for standard input.
+
+    Raises:
+        Problem: If its directory cannot be written.
+        ValueError: If something else is there, or it is, holds or lies in what is read.
+    """
+    from natpn.model.files import check
+
+    try:
+        check(out, *map(as_input, inputs))
+    except OSError as error:
+        raise of_system(error, out) from None
+
+
+def write_model(saved: SavedModel) -> None:
+    """Write a model, whole or not at all; one that is there is replaced."""
+    from natpn.estimators.saving import save
+
+    table = {
+        "target": saved.target,
+        "dropped": list(saved.dropped),
+        "fitted": saved.fitted,
+        "written": saved.written.to_config(),
+    }
+    try:
+        save(saved.estimator, saved.path, table)
+    except OSError as error:
+        raise of_system(error, saved.path) from None
+
+
+def read_model(path: str) -> SavedModel:
+    """Read a model.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If it is damaged.
+        Problem: If it does not take tables.
+    """
+    from natpn.estimators.loading import load_with_table
+    from natpn.model import TableInputs
+
+    estimator, table = load_with_table(path)
+    if not isinstance(estimator.inputs_, TableInputs):
+        raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
+    notes = table or {}
+    dropped = tuple(notes.get("dropped", ()))
+    return SavedModel(path, estimator, notes.get("target"), dropped, notes.get("fitted"), Written.of_table(table))
+
+
+def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:
+    """Return the columns of a file that the model needs, in its order.
+
+    Args:
+        saved: The model.
+        source: The file.
+        drop: Columns to leave out.
+        keep: Columns that are used for something else.
+
+    Raises:
+        Problem: If one is missing, or there is one too many.
+    """
+    from natpn.tabular import ColumnsError
+
+    for name in (*drop, *keep):
+        if name not in source.names:
+            hint = did_you_mean(name, source.names) or "; leave the option out."
+            raise Problem(f"{source.name} has no column {name!r}{hint}")
+    needed = set(saved.table.feature_names) if saved.table.named else set()
+    needed.difference_update(drop)
+    others = {*drop, *keep, *saved.dropped, saved.target} - needed
+    names = [name for name in source.names if name not in others]
+    try:
+        order = saved.table.match_columns(names, len(names))
+    except ColumnsError as error:
+        raise Problem(_unmatched(error, source, drop)) from None
+    return names if order is None else [names[place] for place in order]
+
+
+def _unmatched(error: Any, source: Source, drop: Sequence[str]) -> str:
+    """Word that the columns of a file are not those of the model."""
+    absent, extra = error.absent, error.extra
+    if absent and absent[0] in drop:
+        return f"--drop {absent[0]}: the model was fitted on this column and needs it; leave the option out."
+    if absent:
+        others = [name for name in source.names if name not in error.fitted]
+        cure = did_you_mean(absent[0], others) or "; add it, with empty cells if it is not known."
+        which = f"the columns {listed(absent)}" if len(absent) > 1 else f"the column {absent[0]!r}"
+        return f"{source.name} lacks {which} that the model was fitted on{cure}"
+    if extra:
+        options = " ".join(f"--drop {name!r}" if " " in name else f"--drop {name}" for name in extra[:10])
+        return (
+            f"{source.name} has {'columns' if len(extra) > 1 else 'a column'} that the model was not fitted on, "
+            f"{listed(extra)}; leave out with {options}, or say --id if it names the rows."
+        )
+    return (
+        f"{source.name} has {error.n_columns} columns, but the model was fitted on {len(error.fitted)} without names; "
+        "give as many, in the same order."
+    )
+
+
+def prepare(saved: SavedModel, names: list[str], table: Any, source: Source, first: int) -> Any:
+    """Return a batch as the model knows it.
+
+    Args:
+        saved: The model.
+        names: The columns that `match_features` returned.
+        table: A batch with these columns, at least.
+        source: The file.
+        first: The number of the batch's first row in the file.
+    """
+    import pyarrow as pa
+
+    columns = zip(names, saved.table.columns, strict=True)
+    return pa.table({n: convert(usable(table[n], n, source), column, n, source, first) for n, column in columns})
+
+
+@contextlib.contextmanager
+def located(source: Source, rows: Sequence[int] | NDArray[np.intp]) -> Iterator[None]:
+    """Word errors of the library about a table in terms of the file.
+
+    Args:
+        source: The file.
+        rows: The number that each row of the table has in the file.
+
+    Raises:
+        Problem: With the place in the file.
+    """
+    from natpn.tabular import CellError
+
+    try:
+        yield
+    except CellError as error:
+        raise Problem(f"{source.place(int(rows[error.row]))}, column {error.column!r}: {error.problem}") from None
+    except ValueError as error:
+        raise Problem(f"{source.name}: {error}") from None

@@ -1,0 +1,94 @@
+"""What every kind of column states of itself agrees with what it does."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from natpn.tabular import KINDS, TableTransform
+from natpn.tabular.column_kinds import column_type
+from natpn.tabular.input_tables import read_table
+from natpn.tabular.moments import Standardiser
+from tabular.tables import frames, mixed
+
+TABLE = mixed() | {"nothing": [None] * 60, "zoned": [f"2024-0{1 + i % 9}-01T00:00:00Z" for i in range(60)]}
+FRAME = frames(TABLE)["pandas"].assign(zoned=lambda frame: pd.to_datetime(frame["zoned"]))
+COLUMNS = TableTransform().fit(FRAME).columns
+JSON = {"string": str, "number": (int, float), "boolean": bool, "null": type(None)}
+
+every = pytest.mark.parametrize("column", COLUMNS, ids=lambda column: column.name)
+
+
+def test_every_kind_is_here():
+    assert {column.kind for column in COLUMNS} == set(KINDS)
+    assert all(name == kind.kind for name, kind in KINDS.items())
+    with pytest.raises(ValueError, match="'clock'; known are 'number', 'boolean'"):
+        column_type("clock")
+
+
+@every
+def test_the_usual_value_fits_its_schema_and_can_be_sent(column):
+    assert "null" in column.schema["type"]
+    usual = column.usual
+    assert isinstance(usual, tuple(JSON[name] for name in column.schema["type"]))
+    assert (usual is None) == (column.kind == "empty")
+    if usual is not None:
+        value = column.read_text(usual) if isinstance(usual, str) else column.read_json(usual)
+        (cells,) = read_table(pd.DataFrame({column.name: pd.Series([value], dtype=object)})).columns()
+        assert column.oddness(cells)[0] < 2
+    with pytest.raises(ValueError, match=r"expected .*, got list\. Write"):
+        column.read_json([1])
+
+
+@every
+def test_types_of_arrow_hold_the_values_that_texts_stand_for(column):
+    function, *arguments = column.arrow
+    kind = getattr(pa, function)(*arguments)
+    assert pa.array([None], kind).null_count == 1
+    text = str(column.usual) if column.usual is not None else "x"
+    value = column.read_text(text)
+    assert column.arrow_of([value]) == column.arrow
+    assert pa.array([value], kind).to_pylist() == [value]
+    assert column.read_text("") is None
+
+
+@every
+def test_bounds_and_arithmetic_are_those_of_its_numbers_and_flags(column):
+    assert set(column.bounds) <= set(range(column.n_numbers))
+    if column.arithmetic is not None:
+        assert len(column.arithmetic.numbers) == column.n_numbers
+        assert len(column.arithmetic.flags) == column.n_flags
+
+
+@every
+def test_arithmetic_is_how_it_encodes(column):
+    if column.arithmetic is None:
+        return
+    x = np.array([np.nan, 0.0, 1.0, getattr(column, "minimum", 0.0)])
+    numbers, flags = (np.zeros((4, n), np.float32) for n in (column.n_numbers, column.n_flags))
+    (cells,) = read_table(x[:, None]).columns()
+    event = column.encode(cells, numbers, flags)
+    for place, moments in enumerate(column.arithmetic.numbers):
+        expected = Standardiser([moments])(x[:, None], np.isnan(x)[:, None])[:, 0]
+        assert numbers[:, place] == pytest.approx(expected, rel=1e-6)
+    for place, values in enumerate(column.arithmetic.flags):
+        missing, one, otherwise = values
+        assert flags[:3, place] == pytest.approx([missing, otherwise, one], rel=1e-6)
+    changed = np.abs(x - column.arithmetic.constant) > column.arithmetic.tolerance
+    assert np.array_equal(
+        np.zeros(4, bool) if event is None else event < 0, changed | (np.isnan(x) & (not column.missing))
+    )
+
+
+def test_all_truth_values_are_numbers_too_but_a_text_among_them_is_named_by_what_it_is_beside():
+    for values, words in [
+        ([True] * 20 + ["x"], "truth values and texts"),
+        ([True] * 20 + ["1"], "truth values and texts"),
+        ([True] * 3 + ["1"], "numbers and texts"),
+        ([True, 2] * 20 + ["x"], "numbers and texts"),
+        ([datetime.date(2024, 1, 1)] * 20 + ["x"], "dates and texts"),
+    ]:
+        with pytest.raises(ValueError, match=f"the column holds {words}"):
+            TableTransform().fit(pd.DataFrame({"c": pd.Series(values, dtype=object)}))
