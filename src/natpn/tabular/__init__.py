@@ -9,6 +9,7 @@ from natpn.tabular.date import DateColumn
 from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.input_tables import ColumnsError
 from natpn.tabular.number import NumberColumn
+from natpn.tabular.parts import TableParts
 from natpn.tabular.transform import TableTransform
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "DateColumn",
     "EmptyColumn",
     "NumberColumn",
+    "TableParts",
     "TableTransform",
 ]

@@ -123,6 +123,35 @@ class Column(ABC):
     def fit(cls, name: str, cells: Cells) -> "Column":
         """Learn the column from its training values."""
 
+    # Tables that are read in parts: a sample of the rows shows the column, and summaries of all parts widen it.
+
+    @classmethod
+    def summarise(cls, name: str, cells: Cells) -> Any:
+        """Return what `widened` needs of a part of the rows; by default the column that the part shows."""
+        return cls.fit(name, cells)
+
+    @classmethod
+    def of_summary(cls, name: str, summary: Any) -> "Column":
+        """Return the column that one part shows, if no row of the sample has a value; by default the summary is it."""
+        found: Column = summary
+        return found
+
+    @classmethod
+    def combine(cls, summaries: list[Any]) -> list[Any]:
+        """Return summaries that say the same together; by default they stay apart."""
+        return summaries
+
+    def widened(self, summaries: Sequence[Any], n_empty: int) -> Self:
+        """Return this column, which a sample showed, with what all rows show; by default only their number.
+
+        Args:
+            summaries: Of the parts that have values.
+            n_empty: How many rows the other parts have.
+        """
+        rows = sum(part.n_rows for part in summaries) + n_empty
+        missing = sum(part.n_rows * part.missing for part in summaries) + n_empty
+        return replace(self, n_rows=rows, missing=missing / rows)
+
     @property
     def n_numbers(self) -> int:
         """How many columns of numbers it becomes; by default 0."""

@@ -1,7 +1,7 @@
 """Truth values: one 0/1 column, and another for missing values if training had some."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +49,12 @@ class BooleanColumn(Column):
         truths = _to_booleans(cells, name)
         missing = np.isnan(truths)
         return cls(name, len(truths), float(missing.mean()), float(truths[~missing].mean()))
+
+    def widened(self, summaries: Sequence["BooleanColumn"], n_empty: int) -> Self:
+        """Return the column with the share of true in all rows."""
+        known = [part.n_rows * (1 - part.missing) for part in summaries]
+        true = sum(n * part.true for n, part in zip(known, summaries, strict=True)) / sum(known)
+        return replace(super().widened(summaries, n_empty), true=true)
 
     @property
     def arithmetic(self) -> Arithmetic:

@@ -12,7 +12,8 @@ new levels are ordinary in a column of identifiers, and surprising in a closed s
 import base64
 import binascii
 import hashlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -32,6 +33,7 @@ MIN_COUNT = 2
 MIN_SHARE = 0.001
 # If there are more rare levels than these, only their hashes are kept.
 MAX_NAMED = 1_000
+MAX_COUNTED = 400_000  # levels of a table that is read in parts
 # With at least so many levels for each known row, they name the rows.
 OWN = 0.95
 SHOWN = 20  # characters of a level in `facts`
@@ -71,19 +73,43 @@ class CategoryColumn(Column):
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
         """Learn the column from its training values, of which at least one is not missing."""
+        return cls._of_counts(name, cls.summarise(name, cells))
+
+    @classmethod
+    def summarise(cls, name: str, cells: Cells) -> Counter[str | None]:
+        """Return how often there is each level."""
         texts, codes = to_levels(cells, name)
-        counts = np.bincount(codes, minlength=len(texts))
-        shares = dict(zip(texts, (counts / len(codes)).tolist(), strict=True))
-        seen = [(-count, text) for text, count in zip(texts, counts.tolist(), strict=True) if text is not None]
+        return Counter(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
+
+    @classmethod
+    def of_summary(cls, name: str, summary: Counter[str | None]) -> Self:
+        """Return the column with the levels of one part."""
+        return cls._of_counts(name, summary)
+
+    @classmethod
+    def combine(cls, summaries: list[Counter[str | None]]) -> list[Counter[str | None]]:
+        """Return the sum of counts; of very many levels the rarest are forgotten, as if they were never seen."""
+        total = _sum(summaries)
+        return [total if len(total) <= MAX_COUNTED else Counter(dict(total.most_common(MAX_COUNTED // 2)))]
+
+    def widened(self, summaries: Sequence[Counter[str | None]], n_empty: int) -> Self:
+        """Return the column with the levels of all rows."""
+        return self._of_counts(self.name, _sum([*summaries, Counter({None: n_empty} if n_empty else {})]))
+
+    @classmethod
+    def _of_counts(cls, name: str, counts: Counter[str | None]) -> Self:
+        rows = counts.total()
+        shares = {text: count / rows for text, count in counts.items()}
+        seen = [(-count, text) for text, count in counts.items() if text is not None]
         seen.sort()  # by count, then by name, whatever the order of the rows
-        least = max(MIN_COUNT, MIN_SHARE * len(codes))
+        least = max(MIN_COUNT, MIN_SHARE * rows)
         kept = [text for count, text in seen[:MAX_LEVELS] if -count >= least]
         rare = sorted(text for _, text in seen[len(kept) :])
         rare_share = float(sum(shares[text] for text in rare))
         named = len(rare) <= MAX_NAMED
         return cls(
             name,
-            len(codes),
+            rows,
             shares.get(None, 0.0),
             kept,
             [shares[text] for text in kept],
@@ -277,6 +303,13 @@ class CategoryColumn(Column):
             "n_levels": read.whole("n_levels", n_levels, n_levels),
             "n_singletons": read.whole("n_singletons", 0, n_levels),
         }
+
+
+def _sum(counts: Sequence[Counter[str | None]]) -> Counter[str | None]:
+    total: Counter[str | None] = Counter()
+    for part in counts:
+        total.update(part)
+    return total
 
 
 def _hash(text: str) -> int:

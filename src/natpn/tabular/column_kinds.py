@@ -49,13 +49,13 @@ def fit_column(name: str, cells: Cells) -> Column:
         ValueError: If a value cannot be used, or nearly all are of one kind, and the rest texts.
         TypeError: If a value is neither a text nor a number, such as a dict or a list.
     """
-    kind = _kind_of_cells(cells)
+    kind = kind_of_cells(cells)
     if kind == OTHER and cells.form == "objects":
         _check_mixture(cells.to_list(), name)
     return column_type(kind).fit(name, cells)
 
 
-def _kind_of_cells(cells: Cells) -> str:
+def kind_of_cells(cells: Cells) -> str:
     if not isinstance(cells.values, list):
         return EMPTY if cells.is_empty() else cells.form
     types = known_types(cells.values)

@@ -9,8 +9,8 @@ written.
 
 import datetime
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 from zoneinfo import ZoneInfo
@@ -109,6 +109,14 @@ class DateColumn(Column):
             float(known.max()),
             [m.mean for m in moments],
             [m.deviation for m in moments],
+        )
+
+    def widened(self, summaries: Sequence["DateColumn"], n_empty: int) -> Self:
+        """Return the column with the range of all rows; the moments of its parts stay those of the sample."""
+        return replace(
+            super().widened(summaries, n_empty),
+            earliest=min(part.earliest for part in summaries),
+            latest=max(part.latest for part in summaries),
         )
 
     @property

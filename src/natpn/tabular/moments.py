@@ -67,6 +67,20 @@ def measure(numbers: NDArray[np.float64]) -> Moments:
     return Moments(exponent, mean + remainder, 0.0 if constant else float(np.sqrt(max(variance, 0.0))))
 
 
+def pooled(parts: Sequence[tuple[float, Moments]]) -> Moments:
+    """Return the moments of all numbers from those of parts, each with how many numbers it has."""
+    exponent = max(part.exponent for _, part in parts)
+    counts = np.array([count for count, _ in parts])
+    means, deviations = (
+        np.ldexp([getattr(part, name) for _, part in parts], [part.exponent - exponent for _, part in parts])
+        for name in ("mean", "deviation")
+    )
+    share = counts / counts.sum()
+    mean = float(share @ means)
+    variance = float(share @ (deviations**2 + (means - mean) ** 2))
+    return Moments(exponent, mean, float(np.sqrt(variance)))
+
+
 class Standardiser:
     """Standardise columns of numbers by the moments they had in training, those without deviation left out.
 

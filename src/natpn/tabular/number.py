@@ -1,7 +1,7 @@
 """Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, ldexp
 from typing import Any, Self
 
@@ -21,7 +21,7 @@ from natpn.tabular.cells import (
     to_numbers,
 )
 from natpn.tabular.config import Fields
-from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure
+from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure, pooled
 from natpn.tabular.texts import brief, find_number, number_of_text
 from natpn.tabular.written import PLAIN, Written
 
@@ -100,6 +100,20 @@ class NumberColumn(Column):
             float(known.max()),
             _summary_quantiles(known),
             bool((known == np.floor(known)).all()),
+        )
+
+    def widened(self, summaries: Sequence["NumberColumn"], n_empty: int) -> Self:
+        """Return the column with the moments and the range of all rows; its quantiles stay those of the sample."""
+        moments = pooled([(part.n_rows * (1 - part.missing), part.moments) for part in summaries])
+        low, high = min(part.minimum for part in summaries), max(part.maximum for part in summaries)
+        return replace(
+            super().widened(summaries, n_empty),
+            exponent=moments.exponent,
+            mean=moments.mean,
+            deviation=moments.deviation if low < high else 0.0,
+            minimum=low,
+            maximum=high,
+            whole=all(part.whole for part in summaries),
         )
 
     @property

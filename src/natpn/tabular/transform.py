@@ -136,16 +136,17 @@ class TableTransform:
         table = read_table(X)
         names = table.names or [f"x{place}" for place in range(table.shape[1])]
         columns = [fit_column(name, cells) for name, cells in zip(names, table.columns(), strict=True)]
-        self._set(columns, table.names is not None)
+        self.set_columns(columns, table.names is not None)
         return self
 
     def as_rare_as(self, other: "TableTransform") -> Self:
         """Let events that this table never had be as rare as in another table of the same columns."""
         pairs = zip(self.columns, other.columns, strict=True)
-        self._set([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
+        self.set_columns([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
         return self
 
-    def _set(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
+    def set_columns(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
+        """Take columns that were learned before."""
         self.columns = columns
         self.version = version
         self.named = named
@@ -264,7 +265,7 @@ class TableTransform:
         if count > 1:
             raise ValueError(f"{where} has two columns of the name {name!r}.")
         transform = cls()
-        transform._set(columns, read.flag("named"), int(version))
+        transform.set_columns(columns, read.flag("named"), int(version))
         return transform
 
     def _check_fitted(self) -> None:

@@ -212,7 +212,7 @@ class StoredRows:
     def _sampled(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
         there = -(-self.store.n_rows // RUN)
         runs = min(-(-n // RUN), there)
-        for start in np.arange(runs) * there // runs * RUN:
+        for start in (np.arange(runs) * there // runs * RUN).tolist():
             stop = start + RUN
             x, y = self.store.read(start, stop)
             if self.member is not None and self.folds is not None:
