@@ -20,6 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+MEMORY = 2 * 2**30
+"""Bytes that a fit may use."""
+
 BATCH = 65_536
 """Rows that are read at once."""
 
@@ -51,12 +54,14 @@ class Files:
         pieces: The row groups that have rows, sorted by the names of files.
         places: The values of partitions, by file and column.
         stamps: Size and time of each file when it was first looked at.
+        memory: How many bytes a fit may use beyond what it has when it begins.
     """
 
     schema: pa.Schema
     pieces: tuple[Piece, ...]
     places: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    memory: int = MEMORY
 
     @property
     def names(self) -> list[str]:
@@ -82,7 +87,7 @@ class Files:
     def of(self, path: str) -> "Files":
         """Return one of the files."""
         own = tuple(piece for piece in self.pieces if piece.path == path)
-        return Files(self.schema, own, {path: self.places.get(path, {})}, {path: self.stamps[path]})
+        return Files(self.schema, own, {path: self.places.get(path, {})}, {path: self.stamps[path]}, self.memory)
 
     def batches(
         self, columns: Sequence[str] | None = None, pieces: Iterable[Piece] | None = None, size: int = BATCH
@@ -115,13 +120,14 @@ class Files:
             raise ValueError(f"{path}: the file changed while it was read; start again when nothing writes to it")
 
 
-def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Files:
+def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: int = MEMORY) -> Files:
     """Return the rows of Parquet files; only the ends of the files are read yet, which describe them.
 
     Args:
         path: A file, a directory with all below it, a glob such as "trips/2024-*.parquet", or a list of these. Names
             that begin with a dot or an underscore are passed over in directories. Directories of the form
             `column=value` are columns.
+        memory: How many bytes a fit may use beyond what it has when it begins.
 
     Raises:
         ValueError: If there is no such file, a file is damaged, or the files have different columns.
@@ -149,7 +155,7 @@ def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Files:
         schema = schema.append(pa.field(column, kind))
     if not pieces:
         raise ValueError(f"{given[0]}: the files have no rows; give some that do")
-    return Files(schema, tuple(pieces), places, stamps)
+    return Files(schema, tuple(pieces), places, stamps, memory)
 
 
 def _listed(path: str) -> list[str]:

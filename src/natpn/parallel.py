@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 Precision = Literal["float32", "bfloat16"]
-T = TypeVar("T", bound=nn.Module)
+T = TypeVar("T")
+M = TypeVar("M", bound=nn.Module)
 
 
 JOIN_SECONDS = "NATPN_JOIN_SECONDS"
@@ -204,6 +205,15 @@ def gather_rows(rows: Tensor) -> Tensor:
     return torch.stack(parts, 1)[real]
 
 
+def gather_objects(own: T) -> list[T]:
+    """Return what every process gives, in the order of their numbers."""
+    if world_size() == 1:
+        return [own]
+    found: list[Any] = [None] * world_size()
+    dist.all_gather_object(found, own)
+    return found
+
+
 def synchronise(module: nn.Module) -> None:
     """Give every process the parameters and buffers of the first."""
     if world_size() > 1:
@@ -217,7 +227,7 @@ def wait() -> None:
         dist.barrier()
 
 
-def distributed(module: T, device: torch.device) -> T | nn.parallel.DistributedDataParallel:
+def distributed(module: M, device: torch.device) -> M | nn.parallel.DistributedDataParallel:
     """Return the module with its gradients averaged over processes; only parameters that require them take part."""
     if world_size() == 1:
         return module

@@ -83,9 +83,12 @@ class StoredRows:
         seed: For the order of the rows.
         buffer: How many rows are shuffled at once.
         epoch: How many rows of all processes an epoch has.
+        fingerprint: By what the rows are known again.
         member: The member whose fold is left out; None leaves all of them in.
         function: What is done with inputs before they are handed out.
     """
+
+    is_table = True
 
     def __init__(
         self,
@@ -94,10 +97,12 @@ class StoredRows:
         seed: int,
         buffer: int,
         epoch: int,
+        fingerprint: str = "",
         member: int | None = None,
         function: Function = lambda x: x,
     ) -> None:
         self.store, self.folds, self.member, self.function = store, folds, member, function
+        self.fingerprint = fingerprint
         self._seed, self._buffer, self._epoch = seed, max(buffer, BLOCK), epoch
         self._passed: tuple[int, NDArray[np.int64]] | None = None
 
@@ -119,7 +124,8 @@ class StoredRows:
         return self._with(self.member, function)
 
     def _with(self, member: int | None, function: Function) -> "StoredRows":
-        return StoredRows(self.store, self.folds, self._seed, self._buffer, self._epoch, member, function)
+        rest = self._seed, self._buffer, self._epoch, self.fingerprint
+        return StoredRows(self.store, self.folds, *rest, member, function)
 
     def steps(self, batch_size: int) -> int:
         """Return the number of batches in an epoch, the same in all processes."""
