@@ -50,7 +50,7 @@ class Rows:
         return self
 
     def prepared(self, function: Function) -> "Rows":
-        """Return the rows with a function of their inputs in place of these: all at once, if that is not too much."""
+        """Return the rows with a function applied to their inputs: at once, if the results are not too large."""
         first = self.x[:1]
         one = function(first)
         if one is first:
@@ -60,7 +60,7 @@ class Rows:
         return Rows(torch.cat([function(part) for part in self.x.split(_CHUNK)]), self.y, self.weight)
 
     def steps(self, batch_size: int) -> int:
-        """Return the number of batches in an epoch; what is left over waits for the next one."""
+        """Return the number of whole batches in an epoch; an epoch leaves out the rows of an incomplete one."""
         return max(1, len(self) // batch_size)
 
     def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
@@ -115,7 +115,7 @@ class FoldedRows(Rows):
         return Rows(self.x[index], self.y[index], self.weight[index], function=self.function)
 
     def prepared(self, function: Function) -> "FoldedRows":
-        """Return the rows with a function of their inputs in place of these."""
+        """Return the rows with a function applied to their inputs."""
         whole = Rows(self.x, self.y, self.weight, function=self.function)
         return FoldedRows(whole.prepared(function), self.members)
 
@@ -124,7 +124,7 @@ class FoldedRows(Rows):
         return index[torch.randperm(len(index), generator=generator)]
 
     def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
-        """Yield all rows, or for stacked members those of each, (M, B, …): where one has fewer, rows of weight 0."""
+        """Yield all rows, or for stacked members those of each, (M, B, …), filled up with rows of weight 0."""
         if n_members is None:
             yield from super().chunks()
             return
@@ -160,7 +160,7 @@ class LoadedRows:
         return self
 
     def prepared(self, function: Function) -> "LoadedRows":
-        """Return the same loader with a function of the inputs in place of them."""
+        """Return the same loader with a function to apply to its inputs."""
         return LoadedRows(self.loader, self.device, function)
 
     def steps(self, batch_size: int) -> int:
@@ -226,10 +226,10 @@ def folded(rows: Source, folds: Tensor, n_members: int) -> tuple[FoldedRows, Fol
 
 
 def fingerprint(data: Data | Tensor) -> str:
-    """Return a hash of tensors, to tell other data by.
+    """Return a hash of data, by which other data are recognised.
 
-    A loader is not read for it, since it may shuffle its rows, or change them, each time: of its data set the tensors
-    count if it is made of tensors, else the sizes.
+    A loader is not read for it, since it may shuffle or change its rows each time: the hash is that of the tensors of
+    its data set if that is a `TensorDataset`, else of the sizes.
     """
     if isinstance(data, Tensor):
         return digest(["folds"], [data])

@@ -220,7 +220,7 @@ class _Run:
     def _clipped(self, gradient: Tensor) -> Tensor:
         """Shorten the gradient of each member to the limit."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-        # elsewhere to ask would mean to wait
+        # other devices would have to be waited for
         if norm.device.type == "cpu" and float(norm.max()) <= self.settings.max_gradient_norm:
             return gradient
         return gradient.mul_((self.settings.max_gradient_norm / norm.clamp(min=1e-12)).clamp(max=1.0))

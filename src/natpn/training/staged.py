@@ -5,8 +5,8 @@
    trained at the same time.
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
-   evidence there. How fast the evidence of a table falls is found first, by a small network that has not seen some
-   groups of rows (`natpn.training.groups`).
+   evidence there. How fast the evidence of a table falls is found before stage 1, by a small network that has not seen
+   some groups of rows (`natpn.training.groups`).
 
 Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
 
@@ -160,7 +160,7 @@ class Staged:
         session.finish("groups")
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""
+        """Let the family set its open parameters; a resumed run does it again, since they are not in the checkpoint."""
         judges = members if isinstance(session.validation, FoldedRows) else members[:1]
         parts = [_held_out(session, member, i) for i, member in enumerate(judges)]
         raw, y, weight = (torch.cat([getattr(part, name) for part in parts]) for name in ("raw", "y", "weight"))
@@ -171,10 +171,10 @@ class Staged:
                 member.see_targets(*targets(session))
 
     def _agree(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Fit the members to each other.
+        """Adjust the members to each other.
 
-        All get the same median evidence, the largest: else the one with the most would speak for all. Noise that they
-        would count twice is taken off.
+        All get the same median evidence, the largest: else the member with the most would speak for all. Noise that
+        they would count twice is taken off.
         """
         if session.is_finished("level"):
             return
