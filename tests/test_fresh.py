@@ -3,12 +3,9 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 import tomllib
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,50 +53,6 @@ def test_examples_of_the_readme_run_with_what_its_command_installs():
         [sys.executable, "-c", WITHOUT_FRAMES + "\n".join(blocks)], env=ENVIRONMENT, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-
-
-@pytest.mark.slow
-def test_the_walk_of_the_readme_works_as_printed(tmp_path):
-    walk = re.search(r"```sh\n(natpn demo --tables.*?)```", README, re.DOTALL).group(1)
-    command = tmp_path / "bin" / "natpn"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m natpn.cli "$@"\n')
-    command.chmod(0o755)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    *steps, serve = walk.strip().splitlines()
-    assert serve.startswith("natpn serve rent")
-    script = "\n".join([*steps, f"exec {serve.split('#')[0]} --port {port}"])
-    environment = ENVIRONMENT | {"PATH": f"{command.parent}:{ENVIRONMENT['PATH']}"}
-    process = subprocess.Popen(
-        ["bash", "-euc", script],
-        cwd=tmp_path,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert '"ok"' in answer(process, f"http://127.0.0.1:{port}/health")
-    finally:
-        process.terminate()
-        out, err = process.communicate()
-    assert "model   rent" in out, err
-    predictions = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert predictions[0].startswith("flat,prediction,lower,upper,")
-    assert {line.rsplit(",", 1)[1] for line in predictions[1:]} == {"true", "false"}  # some rows are unlike training
-    assert "<h1>" in (tmp_path / "report.html").read_text()
-
-
-def answer(process, address):
-    """Ask until the server answers, or its process ends."""
-    ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-    while process.poll() is None:
-        try:
-            return ask(address, timeout=10).read().decode()
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(process.communicate())
 
 
 def test_no_page_or_message_sends_to_an_index_that_has_no_natpn():

@@ -2,7 +2,7 @@
 
 Everything a network, a prior or a data point says about a target is `n` pseudo-observations with mean sufficient
 statistics `χ`. Adding two of them pools the observations: n = n₁ + n₂ and χ = (n₁χ₁ + n₂χ₂)/n. So the Bayesian update
-is `prior + evidence`, and an ensemble is `prior + e₁ + … + e_M`.
+(Eq. 4 of the paper) is `prior + evidence`, and an ensemble (Sec. 3.4) is `prior + e₁ + … + e_M`.
 
 Numerically, n lives in log space, and sums are formed and kept in float64.
 """

@@ -1,7 +1,7 @@
 """Devices, precision and ranks: the only module that knows of `torch.distributed`.
 
 Started by `torchrun`, every process calls `start()` and works on its share of the rows; the sums below then run over
-all processes. In a single process all of it does nothing, so callers need not ask which it is.
+all processes. In a single process all of it does nothing, so callers need not check.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ _TOGETHER = timedelta(minutes=30)
 
 
 def start(device: torch.device) -> None:
-    """Join the other processes if `torchrun` started this one and nobody has joined yet.
+    """Join the other processes if `torchrun` started this one and it has not joined yet.
 
-    All have to come within 60 s, or as long as the environment variable NATPN_JOIN_SECONDS says. After that, whatever
-    they do together fails if one is not there within 30 minutes.
+    All have to join within 60 s, or within the seconds that the environment variable NATPN_JOIN_SECONDS gives. After
+    that, whatever they do together fails if one of them is missing for 30 minutes.
 
     Raises:
-        TimeoutError: If a process does not come.
+        TimeoutError: If a process does not join in time.
         ValueError: If an environment variable is missing or wrong.
     """
     size = os.environ.get("WORLD_SIZE", "1")
@@ -116,7 +116,7 @@ def choose_device(name: str | torch.device | None, module: nn.Module) -> torch.d
             "a smaller number"
         )
     try:
-        torch.zeros(1, device=device).item()  # "meta" has no numbers, and others are not there
+        torch.zeros(1, device=device).item()  # fails for "meta", which has no numbers, and for what is not there
     except (RuntimeError, AssertionError, ImportError):
         raise ValueError(f"device: {name!r} was asked for, but torch cannot use it here; use 'auto' or 'cpu'") from None
     return device
@@ -124,7 +124,7 @@ def choose_device(name: str | torch.device | None, module: nn.Module) -> torch.d
 
 @contextlib.contextmanager
 def autocast(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Run matrix products in bfloat16 if asked to; what needs its digits casts back by itself."""
+    """Run matrix products in bfloat16 if asked to; code that needs full precision casts back by itself."""
     if precision not in ("float32", "bfloat16"):
         raise ValueError(f"precision: expected 'float32' or 'bfloat16', got {precision!r}")
     if precision == "float32":
@@ -191,7 +191,10 @@ class _Total(torch.autograd.Function):
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Return the rows of all processes, taken in turn: what `share` divided comes back in order. Numbers may differ."""
+    """Return the rows of all processes, taken in turn: what `share` divided comes back in order.
+
+    Processes may hold different numbers of rows.
+    """
     if world_size() == 1:
         return rows
     counts = torch.zeros(world_size(), dtype=torch.long, device=rows.device)
@@ -222,7 +225,7 @@ def synchronise(module: nn.Module) -> None:
 
 
 def wait() -> None:
-    """Let every process come this far before any goes on."""
+    """Wait until every process has come this far."""
     if world_size() > 1:
         dist.barrier()
 

@@ -12,6 +12,8 @@ between an exact and an asymptotic regime: a short series in 1/(x + 8) plus a cl
 - D(x, e) = x log(x/e) − x + e ≥ 0, the `deviance`, from x − e, which the caller forms without cancellation.
 - S(y) = log y! − y log y + y, the `factorial_remainder`; S → ½ log 2πy.
 
+They replace the approximations for large arguments of the paper's Appendix D, which jump where they set in.
+
 Families calculate in float64 whatever comes in (`widen`), and answer in the caller's precision (`narrow`). Only H,
 which the loss of a classifier evaluates for every class, may be asked for in float32.
 """
@@ -83,7 +85,7 @@ def stirling_step(a: Tensor, y: Tensor) -> Tensor:
 
 
 def deviance(x: Tensor, e: Tensor, gap: Tensor) -> Tensor:
-    """Return D(x, e) = x log(x/e) − x + e for x, e ≥ 0, given gap = x − e as exactly as it can be had."""
+    """Return D(x, e) = x log(x/e) − x + e for x, e ≥ 0, given gap = x − e, formed without cancellation."""
     return _apply(_Deviance, *torch.broadcast_tensors(x, e, gap.detach()))
 
 
@@ -107,7 +109,7 @@ def _apply(function: type[Function], *arguments: Tensor) -> Tensor:
 
 
 def _in_pieces(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    # a graph that takes any number of rows cannot ask for it
+    # a graph for any number of rows cannot branch on that number
     if torch.compiler.is_compiling() or x.numel() <= _PIECE or x.device.type != "cpu":
         return kernel(x)
     flat = x.reshape(-1)
@@ -118,7 +120,7 @@ def _in_pieces(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
-    """Return Σ c_k x^k, as many terms of it as the precision has use for when x ≤ 1/64."""
+    """Return Σ c_k x^k for x ≤ 1/64, with as many terms as the precision needs."""
     if x.dtype == torch.float32:
         coefficients = coefficients[:3]
     value = x * coefficients[-1]

@@ -1,7 +1,9 @@
 """Saved models with one field of `config.json` changed and signed anew: what loading makes of each.
 
-Run as a program in a process of its own, whose memory can be watched: `python -m attacks.mutations FOLDER quick|all`
-reads FOLDER/model and FOLDER/X.json, and prints a line of JSON for every change, then the growth of its memory.
+Run as a program in a process of its own, whose memory can be watched: `python -m attacks.mutations FOLDER EXTENT` reads
+FOLDER/model and FOLDER/X.json, and prints a line of JSON for every change, then the growth of its memory. The extent
+is "quick" (fields are removed, and numbers get a few values), "all" (every field gets every value), or the path of
+another model's `config.json`: all for the fields that it lacks or has with another type, quick for the rest.
 """
 
 import copy
@@ -58,15 +60,25 @@ def changed(config: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[s
     return config
 
 
-def mutations(config: dict[str, Any], everything: bool) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """Yield what to change, and to what."""
+def fields(config: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield where every value is, and the value."""
     for path in paths(config):
+        value: Any = config
+        for key in path:
+            value = value[key]
+        yield path, value
+
+
+def mutations(config: dict[str, Any], extent: str) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield what to change, and to what."""
+    known: set[Any] = set()
+    if extent not in ("quick", "all"):
+        known = {(path, type(value)) for path, value in fields(json.loads(Path(extent).read_text()))}
+    for path, old in fields(config):
         if path[0] in ("sha256", "tensors_sha256"):
             continue
-        holder: Any = config
-        for key in path:
-            holder = holder[key]
-        number = isinstance(holder, (int, float)) and not isinstance(holder, bool)
+        everything = extent != "quick" and (path, type(old)) not in known
+        number = isinstance(old, (int, float)) and not isinstance(old, bool)
         if everything or isinstance(path[-1], str):
             yield path, REMOVED
         for value in ALL if everything else QUICK if number else []:
@@ -84,7 +96,8 @@ def outcome(place: Path, X: Any) -> tuple[str, str]:
         return "wrong", f"{type(error).__name__}: {error}"
     try:
         with np.errstate(all="ignore"):
-            found = [model.predict_dist(X).familiarity, model.predict_dist(X).novelty_p]
+            distribution = model.predict_dist(X)
+            found = [distribution.familiarity, distribution.novelty_p]
             found.append(model.predict_proba(X) if hasattr(model, "classes_") else model.predict(X))
     except ValueError as error:
         return "refused", str(error)
@@ -106,7 +119,7 @@ def main(folder: str, extent: str) -> None:
     # What asks for more than 2 GB is told so at once, and the machine stays usable.
     resource.setrlimit(resource.RLIMIT_AS, ((size << 10) + 2**31, resource.RLIM_INFINITY))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for path, value in mutations(config, extent == "all"):
+    for path, value in mutations(config, extent):
         sign(place, changed(config, path, value))
         start = time.monotonic()
         kind, text = outcome(place, X)

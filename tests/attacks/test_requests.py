@@ -22,15 +22,15 @@ from serve.serving import client_of
 
 MEBI = 2**20
 SIZE = 16 * MEBI - 100
-LARGE = {
-    "lists": (JSON, b"[" + b"[]," * (SIZE // 3) + b"[]]"),
-    "objects": (JSON, b"[" + b"{}," * (SIZE // 3) + b"{}]"),
-    "rows": (JSON, b'{"rows":[' + b"[]," * (SIZE // 3) + b"[]]}"),
-    "deep lists": (JSON, b'{"rows":[' + b",".join([b"[" * 1000 + b"]" * 1000] * 8_000) + b"]}"),
-    "texts": (JSON, b"[" + b'"a",' * (SIZE // 4) + b"1]"),
-    "keys": (JSON, b"{" + b",".join(b'"%x":1' % i for i in range(1_300_000)) + b"}"),
-    "cells": (CSV, b"," * SIZE),
-    "a wide row": (CSV, b"number,colour,truth\n" + b"a," * (SIZE // 2)),
+LARGE = {  # made when they are sent: together they have 128 MB
+    "lists": (JSON, lambda: b"[" + b"[]," * (SIZE // 3) + b"[]]"),
+    "objects": (JSON, lambda: b"[" + b"{}," * (SIZE // 3) + b"{}]"),
+    "rows": (JSON, lambda: b'{"rows":[' + b"[]," * (SIZE // 3) + b"[]]}"),
+    "deep lists": (JSON, lambda: b'{"rows":[' + b",".join([b"[" * 1000 + b"]" * 1000] * 8_000) + b"]}"),
+    "texts": (JSON, lambda: b"[" + b'"a",' * (SIZE // 4) + b"1]"),
+    "keys": (JSON, lambda: b"{" + b",".join(b'"%x":1' % i for i in range(1_300_000)) + b"}"),
+    "cells": (CSV, lambda: b"," * SIZE),
+    "a wide row": (CSV, lambda: b"number,colour,truth\n" + b"a," * (SIZE // 2)),
 }
 
 
@@ -64,7 +64,7 @@ def test_what_is_large_and_nothing_is_refused_before_it_is_parsed(tally):
         thread.start()
         try:
             for name, (headers, body) in LARGE.items():
-                answer = client.post("/predict", content=body, headers=headers)
+                answer = client.post("/predict", content=body(), headers=headers)
                 assert (answer.status_code, "need no more" in answer.json()["error"]) == (413, True), name
                 tally(tried=1, refused=1)
         finally:

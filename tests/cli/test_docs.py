@@ -1,4 +1,4 @@
-"""The commands in the documentation run."""
+"""The commands in the documentation run, and those of the README with them."""
 
 import re
 import shutil
@@ -11,7 +11,22 @@ import pytest
 
 from cli.conftest import ENVIRONMENT
 
-PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "command-line.md").read_text()
+BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+
+
+def only_in_the_readme():
+    """Return the commands of the README's walk that the page does not have."""
+    walk = re.search(r"```sh\n(natpn demo --tables.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    commands = [line.partition("#")[0].strip() for line in walk.strip().splitlines()]
+    page = "".join(BLOCKS).splitlines()
+    return [line for line in commands if line not in page and f"{line} --port 8000 &" not in page]
+
+
+def test_the_readme_walks_where_the_page_does():
+    """Else each would have to be run on its own."""
+    assert only_in_the_readme() == ["natpn predict rent new.csv --id flat --out predictions.csv"]
 
 
 @pytest.mark.slow
@@ -19,8 +34,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "command-line.md"
     not shutil.which("curl"), reason="The page calls curl, which is not installed: apt-get install -y curl"
 )
 def test_the_page_runs_from_top_to_bottom(tmp_path):
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) == 7
+    assert len(BLOCKS) == 7
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "natpn"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m natpn.cli "$@"\n')
@@ -28,7 +42,7 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     environment = ENVIRONMENT | {"PATH": f"{command.parent}:{ENVIRONMENT['PATH']}"}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = "\n".join(blocks).replace("8000", port)
+    script = "\n".join([*BLOCKS, *only_in_the_readme()]).replace("8000", port)
     done = subprocess.run(
         ["bash", "-euc", "set -m\n" + script], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
@@ -39,5 +53,7 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     assert "<h1>" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "rent.onnx").stat().st_size > 10_000
     assert "model   rent" in done.stdout
-    assert (tmp_path / "predictions.csv").read_text().startswith("flat,prediction,lower,upper,")
+    predictions = (tmp_path / "predictions.csv").read_text().splitlines()
+    assert predictions[0].startswith("flat,prediction,lower,upper,")
+    assert {line.rsplit(",", 1)[1] for line in predictions[1:]} == {"true", "false"}  # some rows are unlike training
     assert '"rmse"' in (tmp_path / "scores.json").read_text()

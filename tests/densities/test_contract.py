@@ -200,7 +200,7 @@ def test_refit_survives_constant_and_equal_rows(name: str) -> None:
         (torch.zeros(4, 2), None, r"\(N, 3\), got \(4, 2\)"),
         (torch.tensor([[0.0, 0, 0], [0, math.nan, 0]]), None, "row 1"),
         (torch.zeros(4, 3), torch.ones(3), r"shape \(4,\)"),
-        (torch.zeros(4, 3), -torch.ones(4), "negative"),
+        (torch.zeros(4, 3), -torch.ones(4), "expected 0 or more"),
         (torch.zeros(4, 3), torch.zeros(4), "positive weight"),
         (torch.zeros(0, 3), None, "at least one row"),
     ],
@@ -220,7 +220,7 @@ def test_get_suggests_names_and_options(name: str) -> None:
         get(name, 3, **{option[:-1]: 2})
     with pytest.raises(ValueError, match=option):
         get(name, 3, **{option: 0})
-    with pytest.raises(ValueError, match="dim must be"):
+    with pytest.raises(ValueError, match="dim: expected"):
         get(name, 0)
 
 

@@ -306,5 +306,5 @@ def test_a_bandwidth_blurs_a_thin_sheet():
 
 
 def test_a_negative_bandwidth_is_refused():
-    with pytest.raises(ValueError, match="bandwidth must not be negative"):
+    with pytest.raises(ValueError, match="bandwidth: expected 0 or more"):
         GaussianMixture(2, bandwidth=-0.1)

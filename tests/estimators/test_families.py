@@ -182,7 +182,7 @@ def test_a_family_may_be_given_with_its_parameters():
     assert model.family_.shape == 2.0
     with pytest.raises(ValueError, match="classes are for NatPNClassifier"):
         NatPNRegressor("categorical").fit(X, y)
-    with pytest.raises(ValueError, match="did you mean 'normal'"):
+    with pytest.raises(ValueError, match="Did you mean 'normal'"):
         NatPNRegressor("norml").fit(X, y)
     with pytest.raises(ValueError, match="family: expected a name, a Family or 'auto', got 3"):
         NatPNRegressor(3).fit(X, y)

@@ -206,7 +206,7 @@ def test_a_changed_file(saved):
     [
         ({"schema": 99, "natpn": "9.9"}, "written with schema 99 by natpn 9.9, and this natpn .* update natpn"),
         ({"class": "os.system"}, "The model is a 'os.system'; known are NatPNClassifier, NatPNRegressor"),
-        ({"family": {"name": "unknown", "parameters": {}}}, "no family is called 'unknown'"),
+        ({"family": {"name": "unknown", "parameters": {}}}, "family = 'unknown' is unknown"),
         ({"family": []}, "the model cannot be read"),
         ({"inputs": {"kind": "unknown"}}, "the model cannot be read"),
         ({"units": None}, "the model cannot be read"),

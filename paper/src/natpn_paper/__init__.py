@@ -1,1 +1,1 @@
-"""What the paper of Natural Posterior Networks compares: its data sets, its competitors, its tables and figures."""
+"""The experiments of the paper on Natural Posterior Networks: data sets, competitors, tables and figures."""

@@ -5,7 +5,7 @@ A member states log q(u) for u within `REACH` of the origin. The base adds the r
     u = (z − location) / scale,  r = ‖u‖,  s = max(1, r / REACH)
     log p(z) = log q(u / s) − (s − 1) · max(−log q(u / s), REACH² / 2) − Σ log scale,  but never below −`FLOOR`
 
-Within REACH = 10⁴ standard deviations p is q to the letter. Beyond, log q is continued along the ray in proportion to
+Within REACH = 10⁴ standard deviations p is exactly q. Beyond, log q is continued along the ray in proportion to
 r: an exponential tail that weighs less than exp(−REACH²/2) relative to a standard normal, so p still integrates to
 one in any arithmetic we have, decreases along every ray, and is finite in float32 however far z lies. At the floor
 gradients are zero.
@@ -45,7 +45,7 @@ class Density(nn.Module, ABC):
     def __init__(self, dim: int) -> None:
         super().__init__()
         if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
-            raise ValueError(f"dim must be a whole number of at least 1, got {dim!r}.")
+            raise ValueError(f"dim: expected a whole number of at least 1, got {dim!r}")
         self.dim = dim
         self.register_buffer("location", torch.zeros(dim))
         self.register_buffer("scale", torch.ones(dim))
@@ -69,7 +69,7 @@ class Density(nn.Module, ABC):
             Log-densities of shape (...), finite, in the precision of the module.
         """
         if z.ndim == 0 or z.shape[-1] != self.dim:
-            raise ValueError(f"z must have shape (..., {self.dim}), got {tuple(z.shape)}.")
+            raise ValueError(f"z: expected shape (..., {self.dim}), got {tuple(z.shape)}")
         if torch.is_autocast_enabled(z.device.type):
             with torch.autocast(z.device.type, enabled=False):
                 return self.log_prob(z)
@@ -96,21 +96,20 @@ class Density(nn.Module, ABC):
     ) -> None:
         """Fit to a sample by a method that is not gradient descent.
 
-        Here: set the frame, `location` and `scale`, to the sample's mean and standard deviation. That is meant for
-            start-up;
-        what gradient descent learns afterwards is relative to the frame. Members with a better method extend it.
+        Here: set the frame, `location` and `scale`, to the sample's mean and standard deviation. Do so before gradient
+        descent: what that learns is relative to the frame. Members with a better method extend it.
 
         Args:
             z: Latents of shape (N, H).
             weight: How often each row counts, (N,): weight 2 is the row twice, weight 0 its absence. Default: once.
-            generator: Randomness on the CPU, for members that draw. Default: seeded with 0, so refits repeat.
+            generator: Random numbers, on the CPU, for members that draw. Default: seeded with 0, so refits repeat.
             reduce: Sums a tensor over processes that each hold some rows. If their generators are seeded alike, all
                 arrive at the same parameters.
         """
         z, weight = self._checked(z, weight)
         rows = reduce(weight.sum())
         if not rows > 0:
-            raise ValueError("refit needs at least one row of positive weight, got none.")
+            raise ValueError("weight: expected at least one row of positive weight, got none")
         mean = reduce(weight @ z) / rows
         deviation = (reduce(weight @ (z - mean).square()) / rows).sqrt()
         # A feature whose spread is rounding of its mean, or nothing beside the others', has no scale of its own.
@@ -122,22 +121,21 @@ class Density(nn.Module, ABC):
     def _checked(self, z: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return rows and weights in float64, or say what is wrong with them."""
         if z.ndim != 2 or z.shape[1] != self.dim:
-            raise ValueError(f"refit needs latents of shape (N, {self.dim}), got {tuple(z.shape)}.")
+            raise ValueError(f"z: expected latents of shape (N, {self.dim}), got {tuple(z.shape)}")
         if weight is None:
             weight = z.new_ones(z.shape[0])
         if weight.shape != z.shape[:1]:
-            raise ValueError(f"weight must have shape ({z.shape[0]},), one number a row, got {tuple(weight.shape)}.")
+            raise ValueError(f"weight: expected one number a row, shape ({z.shape[0]},), got {tuple(weight.shape)}")
         if z.device.type == "mps":  # has no float64
             z, weight = z.cpu(), weight.cpu()
         z, weight = z.detach().double(), weight.detach().to(z.device).double()
         for name, values in (("z", z), ("weight", weight)):
             wrong = ~values.isfinite().reshape(len(z), -1).all(1) if len(z) else torch.zeros(0)
             if wrong.any():
-                raise ValueError(
-                    f"{name} must be finite; row {int(wrong.nonzero()[0])} is not ({int(wrong.sum())} in all)."
-                )
+                first, several = int(wrong.nonzero()[0]), int(wrong.sum())
+                raise ValueError(f"{name}: expected finite numbers, got others in {several} rows, first in row {first}")
         if (weight < 0).any():
-            raise ValueError(f"weight must not be negative; row {int((weight < 0).nonzero()[0])} is.")
+            raise ValueError(f"weight: expected 0 or more, got less in row {int((weight < 0).nonzero()[0])}")
         return z, weight
 
 
@@ -162,7 +160,7 @@ class Surprise(Density):
 
     @property
     def n_continuous(self) -> int:
-        """All but the last."""
+        """Those of the density that it wraps."""
         return self.density.n_continuous
 
     def log_prob(self, z: Tensor) -> Tensor:

@@ -53,12 +53,11 @@ class GaussianMixture(Density):
         super().__init__(dim)
         automatic = n_components == "auto"
         if not automatic and (isinstance(n_components, bool | str) or n_components < 1):
-            raise ValueError(f'n_components must be a whole number of at least 1 or "auto", got {n_components!r}.')
-        if not shrinkage >= 0:
-            raise ValueError(f"shrinkage must not be negative, got {shrinkage!r}.")
+            raise ValueError(f'n_components: expected a whole number of at least 1 or "auto", got {n_components!r}')
+        for name, value in (("shrinkage", shrinkage), ("bandwidth", bandwidth)):
+            if not value >= 0:
+                raise ValueError(f"{name}: expected 0 or more, got {value!r}")
         self.target: int | None = None if automatic else int(n_components)
-        if not bandwidth >= 0:
-            raise ValueError(f"bandwidth must not be negative, got {bandwidth!r}.")
         self.shrinkage = shrinkage
         self.bandwidth = bandwidth
         self._kept: tuple[list[tuple[int, int, torch.dtype]], Tensor] | None = None

@@ -1,4 +1,4 @@
-"""Stack of radial flows over a standard normal.
+"""Stack of radial flows over a standard normal (Appendix A of the paper, with its determinant corrected).
 
 Each layer contracts or expands the space about a centre z₀, with r = ‖z − z₀‖ and h(r) = 1 / (α + r):
 
@@ -35,7 +35,7 @@ class RadialFlow(Density):
     def __init__(self, dim: int, n_layers: int = 8) -> None:
         super().__init__(dim)
         if n_layers < 1:
-            raise ValueError(f"n_layers must be at least 1, got {n_layers!r}.")
+            raise ValueError(f"n_layers: expected at least 1, got {n_layers!r}")
         one = math.log(math.expm1(1.0))  # softplus(one) = 1
         self.centre = nn.Parameter(torch.randn(n_layers, dim))
         self.raw_alpha = nn.Parameter(one + 0.1 * torch.randn(n_layers))

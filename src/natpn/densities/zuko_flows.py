@@ -28,9 +28,9 @@ _LEAST_SCALE = 0.1
 
 def _check_sizes(n_layers: int, hidden_dims: Sequence[int]) -> None:
     if n_layers < 1:
-        raise ValueError(f"n_layers must be at least 1, got {n_layers!r}.")
+        raise ValueError(f"n_layers: expected at least 1, got {n_layers!r}")
     if isinstance(hidden_dims, int) or not hidden_dims or min(hidden_dims) < 1:
-        raise ValueError(f"hidden_dims must be a sequence of widths such as (64, 64), got {hidden_dims!r}.")
+        raise ValueError(f"hidden_dims: expected widths such as (64, 64), got {hidden_dims!r}")
 
 
 class _AutoregressiveFlow(Density):
@@ -85,5 +85,5 @@ class SplineFlow(_AutoregressiveFlow):
     def __init__(self, dim: int, n_layers: int = 3, hidden_dims: Sequence[int] = (64, 64), n_bins: int = 8) -> None:
         _check_sizes(n_layers, hidden_dims)
         if n_bins < 2:
-            raise ValueError(f"n_bins must be at least 2, got {n_bins!r}.")
+            raise ValueError(f"n_bins: expected at least 2, got {n_bins!r}")
         super().__init__(dim, zuko.flows.NSF(dim, transforms=n_layers, hidden_features=tuple(hidden_dims), bins=n_bins))

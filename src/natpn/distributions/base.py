@@ -30,7 +30,7 @@ _NODES, _WEIGHTS = (torch.from_numpy(np.asarray(a)) for a in sp.roots_legendre(2
 _ROWS = 2048  # rows whose tables are in memory at a time
 _LARGEST = 2.0**63  # quantiles beyond are given as inf
 TAIL = 36.0
-"""−log of the probability that entropy leaves out."""
+"""−log of the probability that is left out of an entropy."""
 
 
 class Distribution(torch.distributions.Distribution, ABC):

@@ -67,7 +67,7 @@ class BetaNegativeBinomial(CountDistribution):
         values = np.broadcast_arrays(y, *(array(t) for t in (self.a, self.b, self.size)), zero)
         flat = [v.reshape(-1) for v in values]
         result = np.empty(flat[0].size)
-        order = np.argsort(flat[0], kind="stable")  # rows of a table are about as long as each other
+        order = np.argsort(flat[0], kind="stable")  # so that the rows of a chunk need tables of similar length
         n_few = int(np.searchsorted(flat[0][order], _FEW))
         for chosen, function, chunk in (
             (order[:n_few], _summed_cdf, _ROWS // 8),

@@ -1,4 +1,4 @@
-"""What a target may be: the one place where values are checked, and where the error is worded."""
+"""What a target may be: the one place where values are checked and the error is worded."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from natpn.special import widen
 
 
 class SupportError(ValueError):
-    """A value is none that a target can have.
+    """A value is outside the support of a target.
 
     Attributes:
-        argument: What holds it.
-        expected: What values there can be, in words.
+        argument: The argument that holds the value.
+        expected: Which values are allowed, in words.
         got: The value.
-        index: Where it is.
+        index: Its index in the argument.
     """
 
     def __init__(self, argument: str, expected: str, got: Any, index: tuple[int, ...]) -> None:
-        super().__init__(argument, expected, got, index)  # all of it, so that another process can raise it again
+        super().__init__(argument, expected, got, index)  # all of them, so that it can be pickled
         self.argument, self.expected, self.got, self.index = argument, expected, got, index
 
     def __str__(self) -> str:

@@ -12,16 +12,21 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
-from natpn import training
+from natpn import parallel, training
 from natpn.choices import check_choice
+from natpn.data import Files
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import build, is_paper
 from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.saving import save
+from natpn.estimators.streaming import HeldOut, Share, encode, survey
 from natpn.evidence import Evidence
 from natpn.model import Calibration, Model, Network, PredictiveDistribution
 from natpn.network.default import ACTIVATION
@@ -78,12 +83,70 @@ class NatPNEstimator(DataEstimator):
 
     # Fitting.
 
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+    ) -> Self:
+        """Fit the model.
+
+        Args:
+            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y), or files
+                that need not fit into memory, as `natpn.data.parquet` returns them.
+            y: The targets, one a row; None for a data set; of files the name of the column, and all others are used.
+            sample_weight: How much each row counts: a row of weight 2 is that row twice.
+            X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
+                out.
+            y_val: Their targets; None for a data set.
+
+        Returns:
+            This estimator.
+        """
+        if not isinstance(X, Files):
+            return super().fit(X, y, sample_weight, X_val, y_val)
+        if sample_weight is not None or X_val is not None or y_val is not None:
+            raise ValueError("X: files have no sample_weight, X_val and y_val; leave them out, or read the files")
+        self._check_parameters()
+        self._fit_files(X, y, int(check_random_state(self.random_state).randint(2**31 - 1)))
+        return self
+
+    def _fit_files(self, files: Files, target: Any, seed: int) -> None:
+        """Fit on rows that are read in pieces."""
+        share = Share.of(files, target)
+        parallel.start(parallel.choose_device(self.device or "cpu", nn.Module()))
+        found = survey(share, isinstance(self, ClassifierMixin), seed)
+        self.inputs_, self.n_features_in_ = found.inputs, len(share.features)
+        self.feature_names_in_ = np.array(share.features, dtype=object)
+        self._read_targets(found.targets)
+        sample = self._encode_targets(found.targets)
+        self.targets_ = self._learn_targets(sample, np.ones(len(sample)))
+        self.family_ = self.targets_.family
+        held_out = HeldOut.of(found.n_rows, self._n_folds, self.validation_fraction, self.calibrate is not None)
+        with encode(share, found, self._encode_targets, self.targets_, held_out, seed) as rows:
+            self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
+            model = self._train(rows.train, rows.validation, seed)
+        if rows.folds is not None and not self.calibrate:
+            self._set_model(model.calibrated_by_folds(rows.x, rows.folds))
+        else:
+            self._set_model(model.calibrated(rows.x, rows.y, conformal=self.calibrate is not None))
+        self._held_out_rows = rows.x, model.targets.as_known(rows.y), rows.folds
+
     def _fit(self, data: Prepared, seed: int) -> None:
+        model = self._train(data.train, data.validation, seed)
+        if isinstance(data.validation, Tensor) and not self.calibrate:
+            self._set_model(model.calibrated_by_folds(data.train[0], data.validation))
+        else:
+            self._set_model(model.calibrated(*data.calibration, conformal=self.calibrate is not None))
+
+    def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int) -> Model:
         network = self._build(self.n_rows_, seed)
         result = training.fit(
             network,
-            data.train,
-            data.validation,
+            train,
+            validation,
             scheme=self.scheme,
             max_epochs=self.max_epochs,
             batch_size=self.batch_size,
@@ -95,11 +158,7 @@ class NatPNEstimator(DataEstimator):
             checkpoint_dir=self.checkpoint_dir,
             progress=bool(self.verbose),
         )
-        model = Model.of(self.inputs_, self.targets_, network, self.n_rows_, result.history)
-        if isinstance(data.validation, Tensor) and not self.calibrate:
-            self._set_model(model.calibrated_by_folds(data.train[0], data.validation))
-        else:
-            self._set_model(model.calibrated(*data.calibration, conformal=self.calibrate is not None))
+        return Model.of(self.inputs_, self.targets_, network, self.n_rows_, result.history)
 
     def _set_model(self, model: Model) -> None:
         self.model_, self.targets_, self.family_ = model, model.targets, model.family

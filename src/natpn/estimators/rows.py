@@ -18,7 +18,7 @@ Indices = NDArray[np.intp]
 # Equal rows are ordinary, and not copies, if a row occurs `_AVERAGE` times on average, or if one row is `_SHARE` of all
 # rows and occurs `_OFTEN` times.
 _AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
-_ENOUGH = 300  # held-out rows of each network: more of them are worth more in training
+ENOUGH = 300  # held-out rows of each network: more of them are worth more in training
 _NOTICED = 1e-6  # the smallest share of the weight that float32 can represent beside 1
 
 
@@ -149,7 +149,7 @@ def fold_rows(groups: NDArray[np.int64], n_folds: int, fraction: float, calibrat
     calibration, train = np.flatnonzero(share < aside), np.flatnonzero(share >= aside)
     # Groups start at different folds; else all groups of one row would be in the same fold.
     turn = generator.random(groups.max() + 1)[groups[train]]
-    least = fraction if n_folds * fraction >= 1 else max(fraction / 2, _ENOUGH / len(train))
+    least = fraction if n_folds * fraction >= 1 else max(fraction / 2, ENOUGH / len(train))
     n_shares = max(n_folds, round(1 / min(fraction, least)))
     place = ((share[train] - aside) / (1 - aside) + turn) % 1
     folds = np.minimum((place * n_shares).astype(np.int64), n_shares - 1)

@@ -10,7 +10,8 @@ Rows whose target is missing are left out.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from natpn import parallel
+from natpn.choices import listed, nearest
 from natpn.data import Files, Piece
-from natpn.model import TableInputs
+from natpn.estimators.rows import ENOUGH
+from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
 from natpn.training.data import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
@@ -35,6 +39,9 @@ HELD_OUT = 30_000
 
 EPOCH = 1_000_000
 """Rows of an epoch, at most."""
+
+ASIDE = 100
+"""In place of the number of a network: all of them hold out the row."""
 
 _SPLIT = 4  # row groups for each process, at least, if they are not divided further
 
@@ -52,6 +59,24 @@ class Share:
     files: Files
     features: list[str]
     target: str
+
+    @classmethod
+    def of(cls, files: Files, target: Any) -> "Share":
+        """Return the share of this process.
+
+        Raises:
+            ValueError: If there is no such column to predict, or no other.
+        """
+        if not isinstance(target, str):
+            raise ValueError(f"y: of files, expected the name of the column to predict, got {type(target).__name__}")
+        if target not in files.names:
+            near = nearest(target, files.names)
+            cure = f"did you mean {near!r}?" if near else f"there are {listed(files.names)}"
+            raise ValueError(f"y: the files have no column {target!r}; {cure}")
+        features = [name for name in files.names if name != target]
+        if not features:
+            raise ValueError(f"X: expected a column beside {target!r} to predict it from, got none")
+        return cls(files, features, target)
 
     def parts(self) -> Iterator[tuple[Piece, NDArray[np.int64], pa.Table]]:
         """Yield this process's rows that have a target, batch by batch: their row group, their numbers, and they."""
@@ -96,14 +121,12 @@ class Survey:
 
     Attributes:
         inputs: The columns.
-        sample: The targets of some rows, as Arrow has them.
-        labels: The distinct targets of all rows; None if they are numbers.
+        targets: Labels: the distinct ones of all rows. Numbers: those of a sample.
         n_rows: How many rows have a target.
     """
 
     inputs: TableInputs
-    sample: pa.ChunkedArray
-    labels: pa.Array | None
+    targets: pa.ChunkedArray
     n_rows: int
 
 
@@ -118,14 +141,14 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     Raises:
         ValueError: If a column cannot be used, or no row has a target.
     """
-    seen, samples, labels = TableParts(), [], []
+    seen, samples, found = TableParts(), [], []
     rate = SAMPLE / share.files.n_rows
     for _, index, part in share.parts():
         seen.add(part.select(share.features))
-        labels += [pc.unique(part[share.target].combine_chunks())] if classes else []
+        found += [pc.unique(part[share.target].combine_chunks())] if classes else []
         chosen = np.ones(len(part), bool) if rate >= 1 else mixed(index.astype(np.uint64) + np.uint64(seed)) < rate
         samples.append((index[chosen], part.filter(pa.array(chosen))))
-    everyone = parallel.gather_objects((seen, samples, labels))
+    everyone = parallel.gather_objects((seen, samples, found))
     total = TableParts()
     total.join(parts for parts, _, _ in everyone)
     if not total.n_rows:
@@ -134,8 +157,44 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     order = np.argsort(np.concatenate([index for index, _ in drawn]))  # the same however many processes there are
     sample = pa.concat_tables([table for _, table in drawn]).take(pa.array(order))
     inputs = TableInputs(total.transform(sample.select(share.features)))
-    found = pc.unique(pa.chunked_array([part for _, _, own in everyone for part in own])) if classes else None
-    return Survey(inputs, sample[share.target], found, total.n_rows)
+    missing = share.files.n_rows - total.n_rows
+    if missing and parallel.rank() == 0:
+        warnings.warn(
+            f"{missing:,} of {share.files.n_rows:,} rows have no {share.target!r} and are left out", stacklevel=4
+        )
+    if not classes:
+        return Survey(inputs, sample[share.target], total.n_rows)
+    labels = pa.chunked_array([part for _, _, own in everyone for part in own])
+    return Survey(inputs, pa.chunked_array([pc.unique(labels)]), total.n_rows)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which shares of the rows are held out.
+
+    Attributes:
+        fold: By each network alone.
+        aside: By all networks.
+        n_folds: How many networks hold out rows of their own.
+    """
+
+    fold: float
+    aside: float
+    n_folds: int
+
+    @classmethod
+    def of(cls, n_rows: int, n_folds: int, fraction: float, calibrate: bool) -> "HeldOut":
+        """Return the shares: as of a table in memory (`fold_rows`), but at most `HELD_OUT` rows each."""
+        fold = fraction if n_folds * fraction >= 1 or n_folds == 1 else max(fraction / 2, ENOUGH / n_rows)
+        most = HELD_OUT / n_rows
+        return cls(min(fold, 1 / (n_folds + 1), most), min(fraction / 2, most) if calibrate else 0.0, n_folds)
+
+    def folds(self, key: NDArray[np.uint64]) -> NDArray[np.int8]:
+        """Return the network that holds out each row, -1 for none, `ASIDE` for all of them."""
+        place = key / 2.0**64
+        number = np.floor((place - self.aside) / self.fold)
+        fold = np.where(place < self.aside, ASIDE, np.where(number < self.n_folds, number, -1))
+        return fold.astype(np.int8)
 
 
 @dataclass(frozen=True)
@@ -144,83 +203,77 @@ class Encoded:
 
     Attributes:
         train: The rows of this process, on disk.
-        x: Inputs of the held-out rows of all processes.
+        validation: What networks are validated on, of all processes, each on its own fold.
+        x: Inputs to calibrate with.
         y: Their targets, as numbers.
-        targets: Their targets, as training sees them.
-        folds: The network that holds out each of them; `ASIDE` for rows that all hold out.
+        folds: The network that holds out each of them; None if all do.
     """
 
     train: StoredRows
-    x: torch.Tensor
+    validation: Rows
+    x: Tensor
     y: NDArray[np.float64]
-    targets: torch.Tensor
-    folds: torch.Tensor
-
-    def validation(self, n_members: int) -> Rows:
-        """Return what networks are validated on, each on its own fold."""
-        rows = Rows(self.x, self.targets)
-        members = [(self.folds == i).nonzero().flatten() for i in range(n_members)]
-        return rows if n_members == 1 and bool((self.folds == 0).all()) else FoldedRows(rows, members)
+    folds: Tensor | None
 
 
-ASIDE = 100
-"""In place of the number of a network: all of them hold out the row."""
-
-
+@contextmanager
 def encode(
     share: Share,
     found: Survey,
-    numbers: Any,
-    standardise: Any,
-    n_members: int,
-    fraction: float,
-    aside: float,
+    numbers: Callable[[Any], NDArray[np.float64]],
+    targets: Targets,
+    held_out: HeldOut,
     seed: int,
-) -> Encoded:
-    """Write all rows to disk as training sees them.
+) -> Iterator[Encoded]:
+    """Write all rows to disk as training sees them; they are gone afterwards.
 
     Args:
         share: What to read.
         found: What the survey showed.
         numbers: Returns targets as numbers.
-        standardise: Returns these as training sees them.
-        n_members: How many networks hold out rows of their own.
-        fraction: Which share of the rows each holds out.
-        aside: Which share all hold out.
+        targets: Knows these as training sees them.
+        held_out: Which rows to hold out.
         seed: For the order of training.
     """
-    store = Store(found.inputs.shape[0])
-    folds, held_out = [], []
-    for piece, _, part in share.parts():
-        try:
-            x = found.inputs.transform(part.select(share.features))
-            y = numbers(part[share.target])
-        except CellError as error:
-            raise ValueError(f"{piece.path}, column {error.column!r}: {error.problem}") from None
-        except ValueError as error:
-            raise ValueError(f"{piece.path}: {error}") from None
-        seen = standardise(y).numpy()
-        key = content_key(x, seen)
-        fold = fold_of(key, n_members, fraction, aside)
-        trained = fold < ASIDE
-        store.append(x[trained], seen[trained])
-        folds.append(fold[trained])
-        kept = fold >= 0
-        held_out.append((key[kept].view(np.int64), fold[kept], x[kept], y[kept], seen[kept]))
-    columns = [torch.from_numpy(np.concatenate(parts)) for parts in zip(*held_out, strict=True)]
-    gathered = [parallel.gather_rows(column) for column in columns]
-    order = torch.argsort(gathered[0], stable=True)  # the same however many processes there are
-    _, fold, x, y, targets = (column[order] for column in gathered)
-    row = 4 * (x.shape[1] + max(1, targets[:1].numel()))
-    train = StoredRows(
-        store,
-        np.concatenate(folds),
-        seed,
-        buffer=share.files.memory // (8 * row),
-        epoch=EPOCH,
-        fingerprint=f"{share.files.fingerprint} {share.features} {share.target}",
-    )
-    return Encoded(train, x, y.double().numpy(), targets, fold.long())
+    folds, kept = [], []
+    with Store(found.inputs.shape[0]) as store:
+        for piece, _, part in share.parts():
+            try:
+                x, y = found.inputs.transform(part.select(share.features)), numbers(part[share.target])
+            except CellError as error:
+                raise ValueError(f"{piece.path}, column {error.column!r}: {error.problem}") from None
+            except ValueError as error:
+                raise ValueError(f"{piece.path}: {error}") from None
+            seen = targets.standardise(y).numpy()
+            key = content_key(x, seen)
+            fold = held_out.folds(key)
+            store.append(x[fold < ASIDE], seen[fold < ASIDE])
+            folds.append(fold[fold < ASIDE])
+            kept.append([column[fold >= 0] for column in (key.view(np.int64), fold, x, y, seen)])
+        train = StoredRows(
+            store,
+            np.concatenate(folds),
+            seed,
+            buffer=share.files.memory // (32 * (store.n_inputs + 1)),
+            epoch=EPOCH,
+            fingerprint=f"{share.files.fingerprint} {share.features} {share.target}",
+        )
+        yield _with_held_out(train, [torch.from_numpy(np.concatenate(parts)) for parts in zip(*kept, strict=True)],
+                             held_out)  # fmt: skip
+
+
+def _with_held_out(train: StoredRows, own: list[Tensor], held_out: HeldOut) -> Encoded:
+    """Add the held-out rows of all processes, given those of this one: key, fold, inputs, targets and as seen."""
+    everyone = [parallel.gather_rows(column) for column in own]
+    order = torch.argsort(everyone[0], stable=True)  # the same however many processes there are
+    fold, x, y, seen = (column[order] for column in everyone[1:])
+    members = [(fold == i).nonzero().flatten() for i in range(held_out.n_folds)]
+    used = fold == ASIDE if held_out.aside else fold >= 0
+    calibration = x[used], y[used].double().numpy()
+    if held_out.n_folds == 1:
+        return Encoded(train.of(0), Rows(x[members[0]], seen[members[0]]), *calibration, None)
+    folds = None if held_out.aside else fold.long()
+    return Encoded(train, FoldedRows(Rows(x, seen), members), *calibration, folds)
 
 
 def content_key(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.uint64]:
@@ -242,19 +295,3 @@ def mixed(key: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Return the same as shares between 0 and 1."""
     share: NDArray[np.float64] = mixed_bits(key) / 2.0**64
     return share
-
-
-def fold_of(key: NDArray[np.uint64], n_members: int, fraction: float, aside: float) -> NDArray[np.int8]:
-    """Return the network that holds out each row, -1 for none, `ASIDE` for all of them."""
-    place = key / 2.0**64
-    number = np.floor((place - aside) / fraction)
-    fold = np.where(place < aside, ASIDE, np.where(number < n_members, number, -1))
-    return fold.astype(np.int8)
-
-
-def warn_of_missing(share: Share, n_rows: int) -> None:
-    """Say how many rows have no target."""
-    missing = share.files.n_rows - n_rows
-    if missing and parallel.rank() == 0:
-        warnings.warn(f"{missing:,} of {share.files.n_rows:,} rows have no {share.target!r} and are left out",
-                      UserWarning, stacklevel=4)  # fmt: skip

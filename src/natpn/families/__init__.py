@@ -1,8 +1,8 @@
 """Exponential families: likelihood, conjugate prior, posterior and predictive, all in closed form."""
 
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 
+from natpn.choices import check_choice
 from natpn.families.base import Family, Posterior
 from natpn.families.bernoulli import Bernoulli
 from natpn.families.categorical import Categorical
@@ -51,13 +51,13 @@ def get(name: str, **parameters: int | float) -> Family:
         >>> get("categorical", n_classes=3)
         Categorical(n_classes=3)
     """
-    if name not in FAMILIES:
-        raise ValueError(f"family: no family is called {name!r}{_suggest(str(name), list(FAMILIES))}")
+    check_choice("family", name, FAMILIES)
     family = FAMILIES[name]
     known = {f.name: f for f in fields(family) if f.init}  # type: ignore[arg-type]
     for parameter in parameters:
-        if parameter not in known:
-            raise ValueError(f"family: {name} has no parameter {parameter!r}{_suggest(parameter, list(known))}")
+        if not known:
+            raise ValueError(f"family: {name} has no parameters, got {parameter!r}; leave it out")
+        check_choice(f"parameter of the family {name!r}", parameter, known)
     missing = [n for n, f in known.items() if f.default is MISSING and n not in parameters]
     if missing:
         raise ValueError(f"family: {name} needs {', '.join(missing)}, as in get({name!r}, {missing[0]}=3)")
@@ -82,9 +82,3 @@ def name_of(family: Family) -> str:
     if found is None:
         raise ValueError(f"family: {family!r} is not in natpn.families.FAMILIES; add its class there under a name")
     return found
-
-
-def _suggest(word: str, choices: list[str]) -> str:
-    close = get_close_matches(word, choices, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (choices: {', '.join(choices) or 'none'})"

@@ -1,8 +1,8 @@
-"""A family: a likelihood, its conjugate prior in terms of (χ, n), and what follows from them.
+"""A family: a likelihood, its conjugate prior in terms of (χ, n), and what follows from them (the paper's Sec. 3.1).
 
 A family is a frozen value. It turns raw decoder outputs into χ (`link`), targets into sufficient statistics
 (`statistics`), and evidence into a `Posterior`, which calculates in float64 and answers in the evidence's precision.
-What else depends on it, from units to words, it says in the methods of `natpn.families.description`.
+Whatever else depends on it, from units to words, it states by the methods of `natpn.families.description`.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ FEW = 10.0
 """How many observations a prior that is the marginal of the targets counts for, at most."""
 
 SMALLEST_SHARE = 1e-6
-"""The least noise that a network may claim to leave."""
+"""The least share of noise that is believed of any network."""
 
 # Beyond e^±230 observations nothing changes in float64, and squares still fit.
 _LOG_N = 230.0
@@ -36,7 +36,7 @@ class Family(Description, ABC):
 
     @property
     def pool(self) -> Pool:
-        """How χ of several is pooled; families whose statistics would cancel have their own."""
+        """How χ of several observations is pooled; families whose plain mean would cancel have a rule of their own."""
         return weighted_mean
 
     @property
@@ -97,7 +97,7 @@ class Family(Description, ABC):
         return self.posterior(self.evidence(self.link(raw), 0.0)).likelihood().log_prob(y)
 
     def training_loss(self, raw: Tensor, y: Tensor, usual: Tensor) -> Tensor:
-        """Return what training minimises, one number a target: minus the log-likelihood, unless a family knows better.
+        """Return what training minimises, one number a target: by default minus the log-likelihood.
 
         Args:
             raw: Raw outputs, shape (..., S).
@@ -109,8 +109,8 @@ class Family(Description, ABC):
     def training_slope(self, raw: Tensor, y: Tensor, usual: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         """Return `training_loss`, and the gradient of its sum over targets, each times its share.
 
-        Training on the CPU asks for it at every step: a family may have it without autograd, which takes longer than
-        the arithmetic of a batch.
+        Training on the CPU asks for it at every step: a family may calculate it without autograd, whose bookkeeping
+        takes longer than the arithmetic of a batch.
 
         Args:
             raw: Raw outputs, shape (..., S).
@@ -154,10 +154,10 @@ class Family(Description, ABC):
         return prior
 
     def marginal(self, y: Tensor, weight: Tensor | None = None) -> Evidence:
-        """Return the prior that says of any row what one would say without looking at it.
+        """Return the prior that predicts, for any row, the distribution of all targets.
 
-        Its predictive has the mean of the targets, and their variance where the family has one to set. It counts for at
-        most `FEW` observations, so that evidence soon outweighs it.
+        Its predictive has the mean of the targets, and their variance if the family has a free variance. It counts for
+        at most `FEW` observations, so that evidence soon outweighs it.
 
         Args:
             y: Targets, one or more.
@@ -178,21 +178,21 @@ class Family(Description, ABC):
         return self.prior(chi, n, device=checked.device)
 
     def opened(self) -> "Family":
-        """Return the family with all left open that `refined` finds on held-out rows."""
+        """Return the family with those parameters left open that `refined` can find on held-out rows."""
         return self
 
     def refined(self, raw: Tensor, y: Tensor, weight: Tensor) -> "Family":
-        """Return the family with what is left to be found from held-out rows, given what a network says of them.
+        """Return the family with its open parameters set to what fits held-out rows best.
 
         Args:
-            raw: Raw outputs, shape (rows, S).
+            raw: Raw outputs of a network for these rows, shape (rows, S).
             y: Targets.
             weight: How much each row counts.
         """
         return self
 
     def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
-        """Return how much noise a network leaves in held-out targets: 1 if it explains nothing of them.
+        """Return what share of the variation of held-out targets a network leaves unexplained: 1 if all of it.
 
         It is the geometric mean of the variances that the network predicts, over the variance of the targets.
 
@@ -245,7 +245,7 @@ class Posterior(ABC, Generic[F]):
         self.n = log_n.clamp(-_LOG_N, _LOG_N).exp()
 
     def expected_log_likelihood(self, y: Tensor) -> Tensor:
-        """Return E[log p(y | θ)] over the posterior, one number per target."""
+        """Return E[log p(y | θ)] over the posterior, one number per target: (i) of the Bayesian loss (Sec. 3.5)."""
         checked = self.family.support.check(y)
         shape = checked.shape[: checked.dim() - len(self.family.support.event_shape)]
         batch = self.evidence.batch_shape
@@ -254,7 +254,7 @@ class Posterior(ABC, Generic[F]):
         return narrow(self._expected_log_likelihood(checked), self.dtype)
 
     def entropy(self) -> Tensor:
-        """Return the entropy over the parameters, in the coordinates that the family names."""
+        """Return the entropy over the parameters, in the coordinates that the family names: (ii) of that loss."""
         return narrow(self._entropy(), self.dtype)
 
     def surprise(self, y: Tensor, weight: Tensor) -> float:
@@ -263,7 +263,7 @@ class Posterior(ABC, Generic[F]):
         return float(weight.double() @ each / weight.double().sum())
 
     def loss(self, y: Tensor, weight: Tensor) -> float:
-        """Return how badly targets are predicted, in units of which 0.01 is one per cent; by default `surprise`."""
+        """Return how badly targets are predicted, where 0.01 more is one per cent worse; by default `surprise`."""
         return self.surprise(y, weight)
 
     @abstractmethod

@@ -46,7 +46,7 @@ class Bernoulli(Family):
 
     @property
     def graph(self) -> Graph:
-        """All, with quantiles."""
+        """Every output, with quantiles."""
         return Graph(
             "the probability p of 1; n·p and n·(1 − p) are the parameters of the Beta posterior",
             "the probability of 1",
@@ -82,7 +82,7 @@ class Bernoulli(Family):
         return torch.nn.functional.logsigmoid(sign * raw.squeeze(-1))
 
     def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
-        """Return a share of the mean entropy of what is predicted."""
+        """Return a fifth of the mean entropy of the predictions."""
         p = chi[..., 0]
         return share_of_entropy(-torch.special.xlogy(p, p) - torch.special.xlogy(1 - p, 1 - p), weight)
 
@@ -93,7 +93,9 @@ class Bernoulli(Family):
         return [0.5], 2.0
 
     def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
-        return ((weight @ y + 1) / (weight.sum() + 2)).unsqueeze(-1), FEW  # one more of each: neither is impossible
+        return ((weight @ y + 1) / (weight.sum() + 2)).unsqueeze(
+            -1
+        ), FEW  # one more of each, so that neither is impossible
 
     def _posterior(self, evidence: Evidence) -> "BernoulliPosterior":
         return BernoulliPosterior(self, evidence)

@@ -1,8 +1,7 @@
-"""Categorical: one of C classes.
+"""Categorical: one of C classes (Table 1 and Appendix C.2 of the paper).
 
 - Likelihood: p_y; u(y) is the indicator of class y.
-- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; the paper's is χ = 1/C, n = C, the uniform
-  distribution.
+- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; the paper's is χ = 1/C, n = C, the uniform distribution.
 - Expected log-likelihood: ψ(α_y) − ψ(α₀).
 - Predictive: categorical with probabilities α/α₀.
 - Entropy: on the simplex, with respect to dp₁ … dp_{C−1}.
@@ -30,7 +29,7 @@ class Categorical(DirichletFamily):
 
     @property
     def graph(self) -> Graph:
-        """All but the standard deviation: a class has none."""
+        """Every output but the standard deviation: a class has none."""
         return Graph(
             "class probabilities; n·chi is the parameter of the Dirichlet posterior",
             "the probability of each class, in the order of `classes`",

@@ -65,7 +65,7 @@ class Description:
 
     Attributes:
         suits: Which targets "auto" picks it for.
-        predicts: What it predicts, for readers of a report; what its support expects if empty.
+        predicts: What it predicts, for readers of a report; if empty, the words of its support.
         is_classes: Whether targets are labels, which a classifier predicts.
         is_vectors: Whether a target is a vector.
         is_trials: Whether a target is the outcome of several trials: `predictive` and `likelihood` take their number,
@@ -95,7 +95,7 @@ class Description:
 
     @classmethod
     def parameters(cls, y: Floats) -> dict[str, Any]:
-        """Return those of its parameters that follow from targets, by name."""
+        """Return the parameters of the family that follow from the targets, by name."""
         return {}
 
     def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
@@ -121,11 +121,11 @@ class Description:
         return chi
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float] | None:
-        """Return where most single numbers of such units are, for a drawing; None if the units do not tell."""
+        """Return the range of most targets in these units, for a drawing; None if units do not tell, or for vectors."""
         return None
 
     def largest_mean(self, y: Tensor) -> float | None:
-        """Return the largest mean that it can predict, if standardised targets lie beyond; else None."""
+        """Return the largest mean that it can predict, if some standardised targets exceed it; else None."""
         return None
 
     @property

@@ -17,6 +17,6 @@ class Exponential(Gamma):
 
     @property
     def graph(self) -> Graph:
-        """That of the Gamma, in which the shape is known to be 1."""
+        """The outputs of the Gamma, whose shape is known to be 1."""
         parameters = "the mean; n + 1 and n·chi are shape and rate of the Gamma posterior of its inverse"
         return replace(super().graph, parameters=parameters)

@@ -1,7 +1,8 @@
 """Gamma: positive numbers with known shape k; k = 1 is the exponential distribution.
 
 - Likelihood: λ^k y^{k−1} e^{−λy}/Γ(k); u(y) = y, whose mean is k/λ.
-- Prior: Gamma(α = kn + 1, β = nχ) on the rate λ, under which the mean of k/λ is χ; the paper's way is χ = 1, n = 1.
+- Prior: Gamma(α = kn + 1, β = nχ) on the rate λ, under which the mean of k/λ is χ; by default, as for
+  `poisson`, χ = 1, n = 1.
   The marginal of targets with mean square c χ² has n = c/(ck − k − 1), since that of the predictive is
   χ² (k + 1) n/(kn − 1).
 - Expected log-likelihood: k (ψ(α) − log β) + (k − 1) log y − E[λ] y − log Γ(k) with E[λ] = α/β = (k + 1/n)/χ, which is
@@ -53,7 +54,7 @@ class Gamma(PositiveMeanFamily):
         return np.zeros(1), np.average(y.reshape(len(y), -1), axis=0, weights=weight)
 
     def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
-        """Return y/s, which is not to become 0."""
+        """Return y/s, kept above 0."""
         return np.maximum(y / scale, np.exp(-REACH))
 
     def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
@@ -70,7 +71,7 @@ class Gamma(PositiveMeanFamily):
 
     @property
     def graph(self) -> Graph:
-        """Quantiles only of shape 1: others are not elementary."""
+        """Quantiles for shape 1 only: others are not elementary."""
         standard = entropy_at(self, [1.0])
         about = "Quantiles and intervals are left out: those of the compound Gamma are not elementary."
         return Graph(

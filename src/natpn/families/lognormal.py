@@ -1,7 +1,7 @@
 """Log-normal: positive numbers whose logarithm is Normal with unknown mean and variance.
 
 - Likelihood: N(log y | μ, σ²)/y; u(y) = (log y, log² y), held centred as in the `normal` family.
-- Prior: Normal-Inverse-Gamma on the logarithm; the paper's is χ = (0, 100), n = 1.
+- Prior: Normal-Inverse-Gamma on the logarithm; by default, as for `normal`, χ = (0, 100), n = 1.
 - Expected log-likelihood: the `normal` family's at log y, less log y.
 - Predictive: the exponential of Student's t.
 - Entropy: with respect to dμ dσ².
@@ -57,12 +57,12 @@ class LogNormal(Normal):
         return standard
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
-        """Return what lies within two standard deviations of the logarithm."""
+        """Return the range within two standard deviations of the logarithm."""
         return float(np.exp(location - 2 * scale)), float(np.exp(location + 2 * scale))
 
     @property
     def graph(self) -> Graph:
-        """The median for a prediction; no quantiles, and no standard deviation."""
+        """The median as the prediction; no quantiles, and no standard deviation."""
         standard = entropy_at(self, [0.0, 1.0])
         return Graph(
             "mean and variance of the logarithm; the predictive is the exponential of Student's t with n degrees of "

@@ -1,8 +1,7 @@
 """Multinomial: how N trials, a number that may differ by row, fall into C classes.
 
 - Likelihood: N!/Π y_c! · Π p_c^{y_c}; u(y) = y. Evidence counts trials: N of them are N observations of y/N.
-- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; the paper's is χ = 1/C, n = C, the uniform
-  distribution.
+- Prior: Dirichlet(α = nχ), α₀ = Σ α_c; by default, as for `categorical`, χ = 1/C, n = C, the uniform distribution.
 - Expected log-likelihood: log N! − Σ log y_c! + Σ y_c (ψ(α_c) − ψ(α₀)), which with S and D of `natpn.special` and
   e_c = Nα_c/α₀ is S(N) − Σ [S(y_c) + D(y_c, e_c)] + Σ y_c φ(α_c) − N φ(α₀).
 - Predictive: Dirichlet-multinomial.

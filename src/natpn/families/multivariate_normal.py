@@ -4,7 +4,7 @@
   Cholesky factor of the covariance S = L Lᵀ around it: a pooled covariance of condition 10¹² keeps its digits in the
   factor and nowhere else. Pooling is a QR decomposition of the stacked factors and deviations.
 - Prior: Normal-Inverse-Wishart with λ = n, Ψ = nS, ν = n + d − 1, which is proper for every n > 0 and has the `normal`
-  family's priors as marginals; the paper's is m = 0, S = 100·I, n = 1. The marginal of targets with covariance C has
+  family's priors as marginals; the default is m = 0, S = 100·I, n = 1. The marginal of targets with covariance C has
   S = C (n − 2)/(n + 1), so that the covariance of its predictive is C.
 - Expected log-likelihood, with a_j = (n + j)/2 for j = 0 … d − 1 and s = Σ_j [φ(a_j) + log(1 + j/n)]:
   ½ s − d/2 log 2π − log |L| − ½ [ν/n · |L⁻¹(y − m)|² + d/n].
@@ -120,7 +120,7 @@ class MultivariateNormal(Family):
 
     @property
     def graph(self) -> Graph:
-        """All but the standard deviations, which follow from χ and n."""
+        """Every output but standard deviations, which follow from χ and n."""
         standard = entropy_at(self, [*[0.0] * self.dimension, *pack(torch.eye(self.dimension)).tolist()])
         return Graph(
             "the mean and the lower triangle, by rows, of the Cholesky factor of the covariance; the predictive is the "

@@ -4,9 +4,9 @@ The size r may be left open (None): a network is then trained as for Poisson cou
 on r, and r is found on held-out rows (`refined`), where it may turn out that Poisson suffices.
 
 - Likelihood: Γ(y + r)/(Γ(r) y!) p^y (1 − p)^r; u(y) = y, whose mean is r p/(1 − p).
-- Prior: Beta(a = nχ, b = nr + 1), under which the mean of r p/(1 − p) is χ; the paper's way is χ = 1, n = 1. The
-  marginal of targets with mean square t has n = (q + rχ)/(r(q − χ²)) with q = (t − χ) r/(r + 1), the mean square of
-  r p/(1 − p).
+- Prior: Beta(a = nχ, b = nr + 1), under which the mean of r p/(1 − p) is χ; by default, as for `poisson`, χ = 1 and
+  n = 1. The marginal of targets with mean square t has n = (q + rχ)/(r(q − χ²)) with q = (t − χ) r/(r + 1), the mean
+  square of r p/(1 − p).
 - Expected log-likelihood: log Γ(y + r)/(Γ(r) y!) + y (ψ(a) − ψ(s)) + r (ψ(b) − ψ(s)), s = a + b, which with the
   likelihood NB(y | χ) at mean χ and ε = log(1 + 1/(n(χ + r))) is
   log NB(y | χ) + y [φ(a) − φ(s) − ε] + r [φ(b) − φ(s) − ε + log(1 + 1/(nr))].
@@ -36,7 +36,7 @@ from natpn.special import digamma_remainder, widen
 
 @dataclass(frozen=True, repr=False)
 class NegativeBinomial(PositiveMeanFamily):
-    """Counts of size r, with a Beta prior; r = None is to be found, and Poisson until then."""
+    """Counts of size r, with a Beta prior; with r = None they are Poisson until `refined` finds r."""
 
     suits: ClassVar[str] = "small whole numbers that vary more than by chance: held-out rows say so"
     predicts: ClassVar[str] = "a count that varies widely"

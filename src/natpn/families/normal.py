@@ -1,4 +1,4 @@
-"""Normal: numbers with unknown mean and variance.
+"""Normal: numbers with unknown mean and variance (Table 1 and Appendix C.3 of the paper).
 
 - Likelihood: N(y | μ, σ²); u(y) = (y, y²), held centred as χ = (m, v), a mean and a variance around it, so that an
   observation is (y, 0). Pooling adds the variance of the means to the mean of the variances.
@@ -48,7 +48,7 @@ def pool_mean_and_variance(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tenso
 
 
 def without_quantiles(of: str = "") -> str:
-    """Say that a graph has no quantiles, and where they are found; `of` is a function of Student's t."""
+    """Say that a graph has no quantiles, and how to calculate them; `of` is what is applied to Student's t."""
     return (
         f"Quantiles and intervals are left out: those of Student's t are not elementary. With scipy, {of}stats.t.ppf("
         "q, n, mean, sqrt(variance * (n + 1) / n)), where chi is mean and variance."
@@ -85,12 +85,12 @@ class Normal(Family):
         return torch.cat([(chi[..., :1] - location) / scale, chi[..., 1:] / scale**2], -1)
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
-        """Return what lies within three standard deviations."""
+        """Return the range within three standard deviations."""
         return location - 3.0 * scale, location + 3.0 * scale
 
     @property
     def graph(self) -> Graph:
-        """All but quantiles."""
+        """Every output but quantiles."""
         standard = entropy_at(self, [0.0, 1.0])
         return Graph(
             "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and scale² = "
@@ -134,7 +134,7 @@ class Normal(Family):
     def training_loss(self, raw: Tensor, y: Tensor, usual: Tensor) -> Tensor:
         """Train the mean on its own error, in units of all targets' variance, and the variance given the mean.
 
-        By the likelihood alone a row with a large error could be called noisy instead of being learned.
+        By the likelihood alone, training could explain a row with a large error by noise instead of learning it.
         """
         target = self.statistics(y)[..., 0]
         error = (target - raw[..., 0]).square() / usual[1].exp()
@@ -142,12 +142,12 @@ class Normal(Family):
         return 0.5 * _MEAN_WEIGHT * error - Normal().log_likelihood(given_mean, target)
 
     def training_slope(self, raw: Tensor, y: Tensor, usual: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same, and its gradient, without autograd; by numpy, whose calls take a fraction of torch's."""
+        """Return the training loss and its gradient, without autograd; in numpy, whose calls take less time."""
         target = self._statistics(y.double())[..., 0].to(raw.dtype).numpy()
         values = raw.detach().numpy()
         log_variance = values[..., 1]
         slope = np.empty_like(values)
-        with np.errstate(all="ignore"):  # a loss that is not finite is reported where training ends for it
+        with np.errstate(all="ignore"):  # a loss that is not finite ends training, which reports it
             apart = values[..., 0] - target
             spread = np.exp(np.minimum(log_variance, _LARGEST_LOG_VARIANCE))
             variance = spread + _SMALLEST_VARIANCE
@@ -201,9 +201,9 @@ class NormalPosterior(Posterior[Normal]):
         return StudentT(self.mean, scale, self.n, self.dtype)
 
     def loss(self, y: Tensor, weight: Tensor) -> float:
-        """Return the logarithm of the mean CRPS, as if the predictive were Normal: by −log p single rows would decide.
+        """Return the logarithm of the mean CRPS, as if the predictive were Normal; by −log p single rows would decide.
 
-        Of a log-normal it is that of the logarithm.
+        A log-normal is judged by the logarithms of its targets.
         """
         found = self.predictive()
         error = self.family.statistics(y.double())[..., 0] - found.loc.double()

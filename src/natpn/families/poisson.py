@@ -1,4 +1,4 @@
-"""Poisson: counts.
+"""Poisson: counts (Table 1 and Appendix C.4 of the paper).
 
 - Likelihood: λ^y e^{−λ}/y!; u(y) = y.
 - Prior: Gamma(α = nχ, β = n); the paper's is χ = 1, n = 1. The marginal of targets with variance s² has

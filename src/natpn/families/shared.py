@@ -1,4 +1,4 @@
-"""What families of one kind share: those of classes with a Dirichlet prior, and those of a positive mean."""
+"""What several families share: those of classes with a Dirichlet prior, and those of a positive mean."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ class DirichletFamily(Family):
         return chi.clamp(min=1e-30).log()
 
     def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
-        """Return a share of the mean entropy of what is predicted."""
+        """Return a fifth of the mean entropy of the predictions."""
         return share_of_entropy(-torch.special.xlogy(chi, chi).sum(-1), weight)
 
     def _default_prior(self) -> tuple[Sequence[float], float]:
@@ -49,13 +49,13 @@ class DirichletFamily(Family):
 
     def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
         counts = weight @ self._statistics(y).double()
-        return (counts + 1) / (counts.sum() + self.n_classes), FEW  # one more of each: no class is impossible
+        return (counts + 1) / (counts.sum() + self.n_classes), FEW  # one more of each, so that no class is impossible
 
 
 def share_of_entropy(entropy: Tensor, weight: Tensor) -> float:
-    """Return the noise of classes, from the entropy of each row's prediction.
+    """Return the noise of classes: a fifth of the mean entropy of the rows' predictions.
 
-    Mixing a share s of the prior into an answer costs about s nats, so that a fifth of the noise is felt little.
+    Mixing a share s of the prior into an answer costs about s nats, which should be little beside the entropy.
     """
     return max(_SHARE_OF_ENTROPY * float(weight @ entropy / weight.sum()), SMALLEST_SHARE)
 
@@ -78,8 +78,9 @@ class DirichletPosterior(Posterior[D]):
 def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
 
-    C independent Gamma variables are a Dirichlet vector and their sum, in other coordinates. H, by far the most of the
-    work, is evaluated in the given precision, or in float32 if that is less.
+    It is the paper's (Appendix C.2) in a form that does not cancel: C independent Gamma variables are a Dirichlet
+    vector and their sum, in other coordinates. H, by far the most of the work, is evaluated in the given precision, or
+    in float32 if that is less.
     """
     dtype = dtype if dtype == torch.float64 else torch.float32
     signs = torch.ones(alpha.shape[-1] + 1, dtype=dtype, device=alpha.device)

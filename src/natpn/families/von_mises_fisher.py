@@ -1,8 +1,8 @@
 """Von Mises–Fisher: directions on the circle (dimension 2) and the sphere (dimension 3), concentration κ known.
 
 - Likelihood: C(κ) exp(κ μᵀy) for unit vectors y; u(y) = y.
-- Prior: on μ, von Mises–Fisher with concentration c = κn|χ| around m = χ/|χ|; the paper's way is χ = 0,
-  the uniform distribution, n = 1. The marginal of targets whose mean is χ has A(c) = |χ|/A(κ), as nearly as the
+- Prior: on μ, von Mises–Fisher with concentration c = κn|χ| around m = χ/|χ|; by default χ = 0, the
+  uniform distribution, and n = 1. The marginal of targets whose mean is χ has A(c) = |χ|/A(κ), as nearly as the
   approximation of Banerjee and others (2005) inverts A: then the mean of the predictive is χ.
 - Expected log-likelihood, with A, B, W of `natpn.distributions.von_mises_fisher`: B(κ) − κ (1 − A(c) mᵀy).
 - Predictive: von Mises–Fisher around a direction that is von Mises–Fisher.

@@ -1,6 +1,6 @@
 """Certainty budgets: how a log-density becomes the logarithm of the evidence.
 
-The paper's five give n = N_H · p(z) with a fixed N_H, H being the number of features the density sees:
+The paper's five (Sec. 3.2) give n = N_H · p(z) with a fixed N_H, H being the number of features the density sees:
 
 | name | N_H |
 |---|---|
@@ -20,11 +20,11 @@ log p(z))/u, where c is the median of log p over held-out rows and u how far bel
     h = (d + √(d² + 4s²))/2,
 
 where s = 0.05 rounds the corner at d = 0: rows that are denser than the median still differ. log p falls with the
-square of a distance in the latent space, and so grow the squared errors of a network: hence k = 1, and 1/n grows with
-d itself from the onset o on. A slope of log n in log p would be a switch, since log p falls by hundreds within a step.
-Where groups of rows that were left out had larger errors than that, r says so: it tells rows outside from those inside,
-and stops growing there. With a the logarithm of what the prior counts for, it outweighs the evidence from
-d = `OUTSIDE` on, whatever the rest is.
+square of a distance in the latent space, and the squared errors of a network grow with it too: hence k = 1, and 1/n
+grows with d itself from the onset o on. If log n were linear in log p it would act as a switch, since log p falls by
+hundreds within a step. The term with r is for errors that grow faster, as groups of rows that were left out may show:
+it tells rows outside from those inside, and stops growing there. With a the logarithm of what the prior counts for, the
+prior outweighs the evidence from d = `OUTSIDE` on, whatever the other terms are.
 
 All are increasing in p(z): they rank inputs as the density does, and far from the training data n falls to 0. log n is
 not cut here, so that it ranks; the posterior counts at most e^`LARGEST` observations.
@@ -56,7 +56,7 @@ class Budget(nn.Module, ABC):
         """Return log n."""
 
     def see_rows(self, n: float) -> None:
-        """Take note of the number of training rows, in case it matters."""
+        """Take the number of training rows, for budgets that depend on it."""
 
 
 class FixedBudget(Budget):
@@ -122,7 +122,7 @@ class LearnedBudget(Budget):
 class GradualBudget(Budget):
     """1/n = (e^−b · ((1 + h/o)^k + r · h⁴/(h⁴ + 1)) + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
 
-    k is 1 and o is `ONSET`, but for models of earlier versions, which are read as they were.
+    k is 1 and o is `ONSET`, except in models that earlier versions saved.
 
     Args:
         dim: How many features the density is over; c and u start as they are for standard normal ones.

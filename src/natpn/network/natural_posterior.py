@@ -1,11 +1,11 @@
-"""The Natural Posterior Network: encoder, linear decoder and density → posterior, in one forward pass.
+"""The Natural Posterior Network (Sec. 3.2 of the paper): encoder, linear decoder and density → posterior, in one pass.
 
     z = normalise(encoder(x))         the latent vector
     χ = link(decoder(z))              what a target looks like there
     log n = budget(log p(z, bypass))  how many observations that is worth
-    posterior = prior + (χ, n)
+    posterior = prior + (χ, n)        Eq. 4
 
-Far from the training data p falls to 0, n with it, and the posterior is the prior (Theorem 1 of the paper).
+Far from the training data p falls to 0, n with it, and the posterior is the prior (Sec. 3.3, Theorem 1).
 """
 
 import contextlib
@@ -98,7 +98,7 @@ class NaturalPosteriorNetwork(nn.Module):
     """Predict a posterior over the parameters of a target's distribution.
 
     Leading dimensions are just batch: an encoder that keeps a latent vector per pixel predicts a posterior per pixel.
-    In evaluation mode latents that are NaN count as no evidence: the answer there is the prior.
+    In evaluation mode latents that are NaN count as no evidence, so the answer is the prior.
 
     Args:
         encoder: Any module x → (..., latent_dim).
@@ -169,7 +169,7 @@ class NaturalPosteriorNetwork(nn.Module):
         return rounded(exact, self.family.n_statistics, self.family.pool, self.decoder.weight.dtype)
 
     def see_targets(self, y: Tensor, weight: Tensor) -> None:
-        """Take the marginal of training targets as the prior, if it is to be that."""
+        """Set the prior to the marginal of training targets, if "marginal" was asked for."""
         if self.has_marginal_prior:
             chi, log_n = self.family.marginal(y, weight).wide()
             self.prior_chi.copy_(chi)
@@ -180,7 +180,7 @@ class NaturalPosteriorNetwork(nn.Module):
         return self.read(self.encoder(x))
 
     def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the same from what the encoder says."""
+        """Return normalised latents and raw outputs from the output of the encoder."""
         if latent.shape[-1:] != (self.latent_dim,):
             raise ValueError(
                 f"encoder: it returned shape {tuple(latent.shape)}, but latent_dim = {self.latent_dim} is needed in "
@@ -198,8 +198,8 @@ class NaturalPosteriorNetwork(nn.Module):
             beside = self.bypass(x)
         if beside.shape[:-1] != latent.shape[:-1]:
             raise ValueError(
-                f"bypass: it returned shape {tuple(beside.shape)}, which does not go with latents of shape "
-                f"{tuple(latent.shape)}"
+                f"bypass: expected an output for each of the latents of shape {tuple(latent.shape)}, got shape "
+                f"{tuple(beside.shape)}"
             )
         return torch.cat([latent, beside.to(latent.dtype)], -1)
 

@@ -1,6 +1,6 @@
 """A few rows at a time, quickly: the default network for tables in numpy.
 
-For a single row the arithmetic is nothing and the calls are all: torch takes several microseconds for each of a hundred
+For a single row nearly all time goes into calls, not arithmetic: torch takes several microseconds for each of a hundred
 operations, numpy one. Encoder, bypass, density and budget of a frozen tabular network are therefore stated here once
 more; the family and the Bayesian update are torch's. Answers agree with the network's to the rounding of float64.
 """
@@ -24,7 +24,7 @@ from natpn.network.ensemble import NaturalPosteriorEnsemble
 from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 
 Floats = NDArray[np.float64]
-MAX_ROWS = 256  # for a few more numpy is still the faster one
+MAX_ROWS = 256  # numpy stays faster for a few more
 _SHRINK = 1e-15
 _LOWEST = 700.0  # the exponential of more is infinite
 

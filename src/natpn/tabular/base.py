@@ -22,7 +22,7 @@ from natpn.tabular.texts import brief, shown
 from natpn.tabular.written import PLAIN, Written
 
 
-class Encoder(Protocol):
+class ColumnBlock(Protocol):
     """A column, or several that are encoded at once."""
 
     @property
@@ -37,13 +37,13 @@ class Encoder(Protocol):
         """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0."""
 
 
-def encode_in_turn(encoders: Iterable[Encoder], cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats:
-    """Let encoders write their columns one after the other, and return the sum of the surprise of each row."""
+def encode_in_turn(blocks: Iterable[ColumnBlock], cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats:
+    """Let blocks write their columns one after the other, and return the sum of the surprise of each row."""
     surprise = np.zeros(len(numbers))
     number = flag = 0
-    for encoder in encoders:
-        next_number, next_flag = number + encoder.n_numbers, flag + encoder.n_flags
-        event = encoder.encode_next(cells, numbers[:, number:next_number], flags[:, flag:next_flag])
+    for block in blocks:
+        next_number, next_flag = number + block.n_numbers, flag + block.n_flags
+        event = block.encode_next(cells, numbers[:, number:next_number], flags[:, flag:next_flag])
         if event is not None:
             surprise += event
         number, flag = next_number, next_flag
@@ -163,8 +163,8 @@ class Column(ABC):
         return int(self.missing_flag is not None)
 
     @classmethod
-    def encoders(cls, columns: Sequence[Self]) -> Sequence[Encoder]:
-        """Return what encodes neighbouring columns of this kind; by default each encodes itself."""
+    def blocks(cls, columns: Sequence[Self]) -> Sequence[ColumnBlock]:
+        """Return the blocks in which neighbouring columns of this kind are encoded; by default each is its own."""
         return columns
 
     def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:

@@ -56,6 +56,7 @@ def fit_column(name: str, cells: Cells) -> Column:
 
 
 def kind_of_cells(cells: Cells) -> str:
+    """Return the kind of column that cells call for."""
     if not isinstance(cells.values, list):
         return EMPTY if cells.is_empty() else cells.form
     types = known_types(cells.values)

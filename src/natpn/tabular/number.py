@@ -143,7 +143,7 @@ class NumberColumn(Column):
         return int(self.deviation > 0)
 
     @classmethod
-    def encoders(cls, columns: Sequence[Self]) -> list["NumberBlock"]:
+    def blocks(cls, columns: Sequence[Self]) -> list["NumberBlock"]:
         """Return one for all columns: one for each would take many more calls."""
         return [NumberBlock(columns)]
 

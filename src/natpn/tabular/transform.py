@@ -25,7 +25,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.tabular.base import Column, Encoder, encode_in_turn
+from natpn.tabular.base import Column, ColumnBlock, encode_in_turn
 from natpn.tabular.cells import Encoded, Floats
 from natpn.tabular.column_kinds import column_type, fit_column
 from natpn.tabular.config import Fields
@@ -155,10 +155,10 @@ class TableTransform:
         # A table without any other output gets one column of zeros, because a network needs an input.
         self._n_zeros = int(self._n_numbers + self._n_flags == 0)
         self.ranges = Ranges(columns, grows=version > 2) if version > 1 else None
-        self._encoders: list[Encoder] = []
+        self._blocks: list[ColumnBlock] = []
         for _, run in groupby(columns, type):
             neighbours = list(run)
-            self._encoders += neighbours[0].encoders(neighbours)
+            self._blocks += neighbours[0].blocks(neighbours)
 
     @property
     def n_outputs(self) -> int:
@@ -192,13 +192,13 @@ class TableTransform:
         table = read_table(X)
         order = self.match_columns(table.names, table.shape[1])
         result = np.zeros((table.shape[0], self.n_outputs), np.float32)
-        first, *others = self._encoders
+        first, *others = self._blocks
         plain = isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb" and not self._n_zeros
         if plain and isinstance(first, NumberBlock) and not others:
             surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
         else:
             n = self.n_numbers
-            surprise = encode_in_turn(self._encoders, table.columns(order), result[:, :n], result[:, n:-1])
+            surprise = encode_in_turn(self._blocks, table.columns(order), result[:, :n], result[:, n:-1])
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
         if beyond is not None:
             surprise = beyond if surprise is None else surprise + beyond

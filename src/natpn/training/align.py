@@ -1,6 +1,6 @@
 """The last stage: how wide the noise is, and how much evidence a density is worth, on held-out rows.
 
-Encoder and density are frozen. Three steps, each solved and not stepped towards:
+Encoder and density are frozen. Three steps, each solved directly and not by gradient descent:
 
 1. `refit_noise`: the trained noise is too small, because it was trained on the rows it is judged by. Normal and log-
    normal: the log-variance, a linear function of the latent, is refitted to held-out residuals. A Student-t
@@ -11,13 +11,13 @@ Encoder and density are frozen. Three steps, each solved and not stepped towards
    (of fewer than 300 rows the third-lowest), but no less than 3√H of the density's H dimensions. Latents of a few
    simple columns fill a thin sheet, on which all rows are about as dense; a step off it would count as far.
    An event that was never seen in training, of probability P, is worth `EVENT` · log(1/P)/log(100) units. That is
-   more than for a density that is as rare: it takes all away that a column had to say.
+   more than an equally rare density is worth, because such a cell tells nothing of what the column usually tells.
 3. `set_budget`, the level: at the distance h the prior counts as much as ρ · (`LEAST` + h/2) times the evidence, where
    ρ is the noise that is left (`Family.noise_share`) but at most `MOST`. The errors of a network grow with the distance
    in units of its own noise, so a precise network returns to its prior later: what the prior adds to its variance there
-   is about h/2 times the noise. Far outside the noise says nothing any more, and the prior outweighs every network.
-   How fast it grows is `USUAL`, ½, for most tables. `natpn.training.groups` finds a larger number from groups of rows
-   that were left out, which is taken as far as ordinary rows lose nothing by it.
+   is about h/2 times the noise. Far outside, the noise is no guide any more, and the prior outweighs every network.
+   How fast it grows is `USUAL`, ½, for most tables. `natpn.training.groups` may find a larger number from groups of
+   rows that were left out; it is used as far as ordinary rows lose nothing by it.
 """
 
 import math
@@ -42,11 +42,13 @@ USUAL = 0.5
 STEEPNESS = (USUAL, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _WORSE = 0.005  # what a steepness above the usual may cost ordinary rows
 _RARE = 0.01
-_LOWEST = 3  # of few rows the lowest is anywhere
+_LOWEST = 3  # of few rows the lowest itself varies too much
 _FOLDS = 10
 _DEGREES = 4.0
 _RIDGE = 10.0
-_LARGEST_ERROR = 9.0  # squared errors above it, in units of the variance, count as this: single rows are not to decide
+_LARGEST_ERROR = (
+    9.0  # squared errors above it, in units of the variance, count as this, so that single rows do not decide
+)
 _LEAST_NOISE = 0.3
 
 Array = NDArray[np.float64]
@@ -54,7 +56,7 @@ Array = NDArray[np.float64]
 
 @torch.no_grad()
 def refit_noise(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
-    """Refit what the decoder says of the noise to held-out rows, as the family asks for it (`Family.noise`)."""
+    """Refit the decoder's noise to held-out rows, in the way that the family asks for (`Family.noise`)."""
     if network.family.noise == "variance":
         _refit_variance(network, held_out)
     elif network.family.noise == "temperature":
@@ -213,9 +215,9 @@ def _temper(network: NaturalPosteriorNetwork, held_out: Latents, steeper: list[f
 
 
 def set_steepness(network: NaturalPosteriorNetwork, steepness: float) -> None:
-    """Let the prior gain on the evidence by this share of the noise from inside to outside.
+    """Set how much of the noise the prior gains on the evidence from inside to outside.
 
-    What is above `USUAL` does not grow any more outside: groups that were left out are near, and others may be far.
+    What exceeds `USUAL` stops growing outside: the groups that were left out are near, other rows may be far.
     """
     if isinstance(network.budget, GradualBudget):
         network.budget.rise.fill_((steepness - USUAL) / LEAST)

@@ -6,7 +6,7 @@ an ensemble share their rows, or each holds out a fold of its own (`folded`).
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -16,9 +16,44 @@ from natpn import parallel
 
 Batch = tuple[Tensor, Tensor, Tensor]
 Function = Callable[[Tensor], Tensor]
-Data = Sequence[Tensor] | Iterable[Any]
 _CHUNK = 4096
 _PREPARED = 2**28  # bytes of inputs that are prepared at once
+
+
+class Source(Protocol):
+    """Where batches come from: `Rows`, `LoadedRows`, or `natpn.training.stored.StoredRows`."""
+
+    is_table: bool  # whether inputs are rows of numbers
+
+    @property
+    def n_epochs(self) -> int:
+        """How many epochs a pass over all rows has."""
+
+    def __len__(self) -> int:
+        """Return how many rows all processes have together."""
+
+    def of(self, member: int) -> "Source":
+        """Return the rows of a member of an ensemble."""
+
+    def prepared(self, function: Function) -> "Source":
+        """Return the rows with a function of their inputs in place of these."""
+
+    def steps(self, batch_size: int) -> int:
+        """Return the number of batches in an epoch."""
+
+    def batches(
+        self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
+        """Yield an epoch of batches; for stacked members (M, B, …)."""
+
+    def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
+        """Yield this process's rows in pieces; for stacked members (M, B, …)."""
+
+    def sample(self, n: int) -> Tensor:
+        """Return about n inputs."""
+
+
+Data = Sequence[Tensor] | Iterable[Any] | Source
 
 
 class Rows:
@@ -31,8 +66,11 @@ class Rows:
         function: What is done with inputs before they are handed out.
     """
 
+    n_epochs = 1
+
     def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, *, function: Function = lambda x: x) -> None:
         self.x, self.y, self.function = x, y, function
+        self.is_table = x.ndim == 2
         self.weight = torch.ones(len(x), device=x.device) if weight is None else weight.to(torch.float32)
         if len(y) != len(x) or self.weight.shape != (len(x),):
             raise ValueError(
@@ -50,7 +88,7 @@ class Rows:
         return self
 
     def prepared(self, function: Function) -> "Rows":
-        """Return the rows with a function of their inputs in place of these: all at once, if that is not too much."""
+        """Return the rows with a function applied to their inputs: at once, if the results are not too large."""
         first = self.x[:1]
         one = function(first)
         if one is first:
@@ -60,10 +98,12 @@ class Rows:
         return Rows(torch.cat([function(part) for part in self.x.split(_CHUNK)]), self.y, self.weight)
 
     def steps(self, batch_size: int) -> int:
-        """Return the number of batches in an epoch; what is left over waits for the next one."""
+        """Return the number of whole batches in an epoch; an epoch leaves out the rows of an incomplete one."""
         return max(1, len(self) // batch_size)
 
-    def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
         """Shuffle and yield an epoch of batches; for stacked members (M, B, …), each in its own order."""
         rows = self.steps(batch_size) * batch_size
         order = torch.stack([self._shuffled(i, generator)[:rows] for i in range(n_members or 1)]).to(self.x.device)
@@ -115,7 +155,7 @@ class FoldedRows(Rows):
         return Rows(self.x[index], self.y[index], self.weight[index], function=self.function)
 
     def prepared(self, function: Function) -> "FoldedRows":
-        """Return the rows with a function of their inputs in place of these."""
+        """Return the rows with a function applied to their inputs."""
         whole = Rows(self.x, self.y, self.weight, function=self.function)
         return FoldedRows(whole.prepared(function), self.members)
 
@@ -124,7 +164,7 @@ class FoldedRows(Rows):
         return index[torch.randperm(len(index), generator=generator)]
 
     def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
-        """Yield all rows, or for stacked members those of each, (M, B, …): where one has fewer, rows of weight 0."""
+        """Yield all rows, or for stacked members those of each, (M, B, …), filled up with rows of weight 0."""
         if n_members is None:
             yield from super().chunks()
             return
@@ -145,6 +185,9 @@ class LoadedRows:
         function: What is done with inputs before they are handed out.
     """
 
+    is_table = False
+    n_epochs = 1
+
     def __init__(self, loader: Iterable[Any], device: torch.device, function: Function = lambda x: x) -> None:
         self.loader, self.device, self.function = loader, device, function
         self._length: int | None = None
@@ -160,7 +203,7 @@ class LoadedRows:
         return self
 
     def prepared(self, function: Function) -> "LoadedRows":
-        """Return the same loader with a function of the inputs in place of them."""
+        """Return the same loader with a function to apply to its inputs."""
         return LoadedRows(self.loader, self.device, function)
 
     def steps(self, batch_size: int) -> int:
@@ -170,7 +213,9 @@ class LoadedRows:
         except TypeError:
             return max(1, len(self) // batch_size)
 
-    def batches(self, batch_size: int, generator: torch.Generator, n_members: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
+    ) -> Iterator[Batch]:
         """Yield an epoch of batches; stacked members all get the same."""
         yield from self.chunks(n_members)
 
@@ -192,9 +237,6 @@ class LoadedRows:
             if sum(map(len, parts)) >= n:
                 break
         return torch.cat(parts)[:n]
-
-
-Source = Rows | LoadedRows
 
 
 def _repeated(batch: Batch, n_members: int | None) -> Batch:
@@ -226,13 +268,17 @@ def folded(rows: Source, folds: Tensor, n_members: int) -> tuple[FoldedRows, Fol
 
 
 def fingerprint(data: Data | Tensor) -> str:
-    """Return a hash of tensors, to tell other data by.
+    """Return a hash of data, by which other data are recognised.
 
-    A loader is not read for it, since it may shuffle its rows, or change them, each time: of its data set the tensors
-    count if it is made of tensors, else the sizes.
+    A loader is not read for it, since it may shuffle or change its rows each time: the hash is that of the tensors of
+    its data set if that is a `TensorDataset`, else of the sizes.
     """
     if isinstance(data, Tensor):
         return digest(["folds"], [data])
+    if isinstance(data, Rows):
+        return digest([], [data.x, data.y, data.weight])
+    if hasattr(data, "fingerprint"):
+        return str(data.fingerprint)
     if isinstance(data, (tuple, list)):
         return digest([], data)
     rows = getattr(data, "dataset", None)
@@ -257,7 +303,7 @@ def source(name: str, data: Data, device: torch.device) -> Source:
 
     Args:
         name: The argument, for the error message.
-        data: A tuple or list of tensors (x, y) or (x, y, weight), or a loader of such batches.
+        data: A tuple or list of tensors (x, y) or (x, y, weight), a loader of such batches, or a source.
         device: Where to put them.
 
     Raises:
@@ -269,6 +315,8 @@ def source(name: str, data: Data, device: torch.device) -> Source:
                 f"{name}: expected tensors (x, y) or (x, y, weight), got {[type(t).__name__ for t in data]}"
             )
         return Rows(*(t.to(device) for t in data))
+    if hasattr(data, "batches"):
+        return cast(Source, data)
     if not isinstance(data, Iterable) or isinstance(data, Tensor):
         raise ValueError(f"{name}: expected tensors (x, y) or a loader of batches, got {type(data).__name__}")
     return LoadedRows(data, device)

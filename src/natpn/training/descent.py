@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from natpn import parallel
 from natpn.training.by_hand import Adam, FlatParameters
-from natpn.training.data import Rows, Source
+from natpn.training.data import Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
@@ -95,8 +95,7 @@ class _Run:
         self.optimiser = Adam(self.flat.value, settings.penalty)
         self.module = parallel.distributed(trainee, session.device)
         alone = parallel.world_size() == 1 and session.precision == "float32"
-        table = isinstance(train, Rows) and train.x.ndim == 2
-        self.by_hand = trainee.by_hand(self.flat) if alone and table else None
+        self.by_hand = trainee.by_hand(self.flat) if alone and train.is_table else None
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -148,7 +147,8 @@ class _Run:
         """Run an epoch, validate, and return what there is to report."""
         self.trainee.train()
         losses: list[Tensor] = []
-        for x, y, weight in self.train.batches(self.settings.batch_size, self.generator, self.trainee.n_members):
+        size, members = self.settings.batch_size, self.trainee.n_members
+        for x, y, weight in self.train.batches(size, self.generator, members, epoch):
             loss, gradient = self._differentiate(x, y, weight)
             self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
             self.step += 1
@@ -220,7 +220,7 @@ class _Run:
     def _clipped(self, gradient: Tensor) -> Tensor:
         """Shorten the gradient of each member to the limit."""
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-        # elsewhere to ask would mean to wait
+        # other devices would have to be waited for
         if norm.device.type == "cpu" and float(norm.max()) <= self.settings.max_gradient_norm:
             return gradient
         return gradient.mul_((self.settings.max_gradient_norm / norm.clamp(min=1e-12)).clamp(max=1.0))

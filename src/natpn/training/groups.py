@@ -1,13 +1,13 @@
-"""How errors grow outside: groups of rows are left out, and a small network that has not seen them is asked about them.
+"""How errors grow outside: groups of rows are left out, and a small network that has not seen them is judged on them.
 
-Rows that are held out at random are near others, and say nothing about rows of a new kind. So groups are taken out:
-both ends of the first principal direction, the neighbourhood of a row, and ends of two columns, which are values of
-categories where inputs are such. A network with a sixth of the steps is trained on the rest, and `choose` finds how
-fast its evidence has to fall for the groups' sake. A table whose groups are predicted as well as other rows keeps its
-evidence for longer than one where the network was sure and wrong.
+Rows that are held out at random are near others, and do not show how rows of a new kind are predicted. So groups are
+taken out: both ends of the first principal direction, the neighbourhood of a row, and the ends of two columns, which
+for an indicator are the rows of a category. A network with a sixth of the steps is trained on the rest, and `choose`
+finds how fast its evidence has to fall for the best predictions in the groups. A table whose groups are predicted as
+well as other rows keeps its evidence for longer than one where the network was sure and wrong.
 
-Tables of `FEWEST` to `MOST` rows are treated so. In larger ones a small network on some of the rows errs more outside
-than the whole one, which returned to its prior too soon; there the rule of `natpn.training.align` holds as it is.
+This is done for tables of `FEWEST` to `MOST` rows. In larger ones a small network on some of the rows errs more outside
+than the final one, which then returned to its prior too soon; there the rule of `natpn.training.align` holds as it is.
 """
 
 import math
@@ -27,7 +27,7 @@ _SHARE = 0.1
 _RANGE = (0.02, 0.35)  # how large a group may be where values are tied
 _COLUMNS = 2
 _DIRECTIONS = 8
-_MOST_COLUMNS = 500  # of wider tables so many columns tell who is near whom
+_MOST_COLUMNS = 500  # of wider tables so many are drawn, which suffice to tell rows that are near each other
 _PULL = 0.003  # towards the usual steepness, for each e-fold squared
 
 
@@ -37,7 +37,7 @@ def divide(rows: Rows, surprise: bool, generator: torch.Generator) -> tuple[Rows
     Args:
         rows: The rows, one input vector each.
         surprise: Whether the last number of the inputs is a surprise, which is in no group.
-        generator: Chooses the groups, and who is held out of the rest.
+        generator: Chooses the groups, and which of the other rows are held out.
 
     Returns:
         Rows to train on, rows to hold out, and the groups; None if there are too few or too many, or no groups.
@@ -88,7 +88,7 @@ def _end(values: Tensor) -> Tensor:
 
 @torch.no_grad()
 def choose(network: NaturalPosteriorNetwork, left_out: Sequence[Latents]) -> float:
-    """Return the steepness with which groups have the best mean −log p; the usual one if that cannot be told."""
+    """Return the steepness with which groups have the best mean −log p; the usual one if none is finite."""
     counted = [group for group in left_out if len(group.y)]
     said = [(network.family.link(group.raw), network.density(group.features), group) for group in counted]
 

@@ -1,4 +1,4 @@
-"""Everything a frozen network says about a data set, calculated once; and fitting a density to it."""
+"""The outputs of a frozen network for a data set, calculated once, and the density that is fitted to them."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class Latents:
-    """What a frozen network says, one row a target; rows of weight 0 are left out.
+    """The outputs of a frozen network, one row a target; rows of weight 0 are left out.
 
     Attributes:
         latent: Normalised latents, (N, H).

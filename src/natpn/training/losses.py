@@ -2,7 +2,7 @@
 
 | class | loss | trains |
 |---|---|---|
-| `PlainLoss` | the family's: −log p(y) at χ, the limit n → ∞ of the Bayesian loss, or akin | encoder, decoder, scales |
+| `PlainLoss` | the family's: by default −log p(y) at χ, the Bayesian loss for n → ∞ | encoder, decoder, scales |
 | `StackedPlainLoss` | the same, of several members at once | the same, stacked |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
@@ -59,7 +59,7 @@ class Trainee(nn.Module, ABC):
     log_n: Tensor | None = None
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Do with inputs (..., F) what is the same at every step; `forward` and `settle` take what this returns."""
+        """Apply to inputs (..., F) what is the same at every step; `forward` and `settle` take the result."""
         return x
 
     @abstractmethod

@@ -37,12 +37,12 @@ CHECKPOINT = Kind("a checkpoint that natpn wrote", _is_checkpoint)
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on; the network holds the best state so far."""
+    """Training cannot continue; the network holds the best state so far."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
         history: One entry an epoch: phase, epoch, loss, validation_loss and whatever else the phase reports.
@@ -145,7 +145,7 @@ class Session:
         return state
 
     def result(self) -> TrainingResult:
-        """Return what came of it."""
+        """Return the result of the run so far."""
         losses = [entry["best"] for entry in self.history if "best" in entry]
         return TrainingResult(self.history, time.perf_counter() - self.started, losses[-1] if losses else float("nan"))
 

@@ -5,8 +5,8 @@
    trained at the same time.
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
-   evidence there. How fast the evidence of a table falls is found first, by a small network that has not seen some
-   groups of rows (`natpn.training.groups`).
+   evidence there. How fast the evidence of a table falls is found before stage 1, by a small network that has not seen
+   some groups of rows (`natpn.training.groups`).
 
 Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
 
@@ -40,6 +40,7 @@ _ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half 
 _SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
 _PENALTY_ROWS = 800
+_MANY = 200_000
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,11 @@ class Staged:
             wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
         if tabular:
             wanted = round(wanted * (rows / _ROWS) ** growth)
-        epochs = self.max_epochs or min(max(wanted // steps, 10 if tabular else 20), 300)
+        # Of very many rows fewer passes are enough: ten of a table up to 200,000 rows, one from 20 million on.
+        least = max(1, round(min(10, 10 * math.sqrt(_MANY / rows)))) if tabular else 20
+        passes = self.max_epochs or min(max(wanted // (steps * session.train.n_epochs), least), 300)
         return Descent(
-            epochs,
+            passes * session.train.n_epochs,
             size,
             self.learning_rate or rate,
             "one_cycle",
@@ -160,7 +163,7 @@ class Staged:
         session.finish("groups")
 
     def _refine(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Let the family find what it left open; a run that goes on finds it again, since it is not a tensor."""
+        """Let the family set its open parameters; a resumed run does it again, since they are not in the checkpoint."""
         judges = members if isinstance(session.validation, FoldedRows) else members[:1]
         parts = [_held_out(session, member, i) for i, member in enumerate(judges)]
         raw, y, weight = (torch.cat([getattr(part, name) for part in parts]) for name in ("raw", "y", "weight"))
@@ -171,10 +174,10 @@ class Staged:
                 member.see_targets(*targets(session))
 
     def _agree(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Fit the members to each other.
+        """Adjust the members to each other.
 
-        All get the same median evidence, the largest: else the one with the most would speak for all. Noise that they
-        would count twice is taken off.
+        All get the same median evidence, the largest: else the member with the most would speak for all. Noise that
+        they would count twice is taken off.
         """
         if session.is_finished("level"):
             return

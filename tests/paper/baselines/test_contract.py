@@ -16,6 +16,7 @@ ALL = pytest.mark.parametrize(("name", "target"), CASES)
 EACH = pytest.mark.parametrize(("name", "target"), OWN)
 # These ask for accuracy. All others are about the interface, where few epochs do.
 ACCURATE = ("check_classifiers_train", "check_regressors_train")
+ACCURATE_EPOCHS = {"PostNetClassifier": {"max_epochs": 20}}  # for the others five long steps do
 # Dropout takes its own noise for that of the data, and the likelihood of EvReg does not tell one from the other.
 STD, COVERAGE = {"Dropout": 0.35}, {"Dropout": 0.08}
 ALEATORIC = {"Dropout": 0.3, "EvReg": 0.5}
@@ -32,10 +33,12 @@ def names(target):
 def test_scikit_learns_checks(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else the check of the array API skips itself
     if getattr(check, "func", check).__name__ in ACCURATE:
-        estimator = clone(estimator).set_params(max_epochs=20)
+        enough = ACCURATE_EPOCHS.get(type(estimator).__name__, {"max_epochs": 5, "learning_rate": 1e-2})
+        estimator = clone(estimator).set_params(**enough)
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("classes"))
 def test_separable_classes_are_told_apart(name):
     X, y = clusters(400)
@@ -45,6 +48,7 @@ def test_separable_classes_are_told_apart(name):
     assert (model.predict_dist(new).mode() == truth).mean() > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("classes"))
 def test_probabilities_of_overlapping_normals_are_those_of_bayes(name):
     generator = np.random.default_rng(0)
@@ -56,6 +60,7 @@ def test_probabilities_of_overlapping_normals_are_those_of_bayes(name):
     assert np.abs(p - 1 / (1 + np.exp(-2 * grid[:, 0]))).mean() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("normal"))
 def test_a_plane_and_its_noise_are_found(name):
     X, y = line(1000)
@@ -70,6 +75,7 @@ def test_a_plane_and_its_noise_are_found(name):
     assert np.median(distribution.aleatoric) == pytest.approx(want, abs=ALEATORIC.get(name, 0.15))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names("poisson"))
 def test_rates_of_counts_are_found(name):
     X, y = counts(1000)

@@ -14,7 +14,10 @@ from natpn_paper.datasets.svhn import svhn_ood
 from natpn_paper.datasets.uci_tables import bikes, regression_rows
 
 DATA = Path(os.environ.get("NATPN_DATA", "nowhere"))
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="NATPN_DATA names no directory")
+pytestmark = [
+    pytest.mark.slow,  # files of hundreds of megabytes are read; `test_contract.py` has small ones of the same form
+    pytest.mark.skipif(not DATA.is_dir(), reason="NATPN_DATA names no directory"),
+]
 ALL = Request()
 NEEDED = {"kmnist": "kmnist/kmnist-train-imgs.npz", "lsun": "lsun/classroom"}  # what a sample need not have
 

@@ -112,6 +112,7 @@ def test_bands_are_wide_where_nothing_is_known():
     assert (high - low)[np.abs(x) > 7].min() > 2 * (high - low)[np.abs(x + 2).argmin()]
 
 
+@pytest.mark.slow
 @real
 def test_every_corruption_starts_from_the_clean_images():
     for line in quick("dataset-shift"):
@@ -139,6 +140,7 @@ def test_confidence_is_the_sum_of_alpha_or_the_highest_probability():
         np.testing.assert_allclose(np.exp(shift.log_confidence(model, found)), expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 @real
 def test_places_have_a_set_and_an_evidence():
     for line in quick("latent-space"):
@@ -165,6 +167,7 @@ def test_pictures_are_halved():
     assert found["bytes"] == "800000" + "00" * 15
 
 
+@pytest.mark.slow
 @real
 def test_maps_have_the_size_of_the_picture():
     (line,) = quick("depth-maps")

@@ -7,11 +7,16 @@ import torch
 
 from natpn_paper.experiments import Run, execute, inference_time, published
 from natpn_paper.experiments.inference_time import CIFAR10, EXPERIMENT, MODELS, NYU
-from natpn_paper.experiments.models import plain_name
+from natpn_paper.experiments.models import is_single_pass, plain_name
 from natpn_paper.experiments.timing import milliseconds
 
 
-@pytest.mark.parametrize("name", MODELS)
+def models():
+    """All, those that ask a network many times marked as slow."""
+    return [pytest.param(name, marks=[] if is_single_pass(name) else [pytest.mark.slow]) for name in MODELS]
+
+
+@pytest.mark.parametrize("name", models())
 def test_every_model_has_the_columns_that_the_paper_has(name):
     line = execute(EXPERIMENT, Run(EXPERIMENT.name, EXPERIMENT.name, name, 0, quick=True))
     known = {column for model, column in published.scores("inference-time") if model == plain_name(name)}

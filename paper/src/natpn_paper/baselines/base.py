@@ -229,26 +229,20 @@ class Baseline(DataEstimator):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters = [inspect.Parameter(name, kind, default=value) for name, value in cls._defaults().items()]
-        cls.__signature__ = inspect.Signature(parameters)
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        found: dict[str, inspect.Parameter] = {}
         for parent in cls.__mro__:
-            own = vars(parent).get("__init__", object.__init__)
-            for parameter in inspect.signature(own).parameters.values():
+            own = vars(parent).get("__init__")
+            for parameter in inspect.signature(own).parameters.values() if own else ():
                 if parameter.default is not parameter.empty:
-                    found.setdefault(parameter.name, parameter.default)
-        return found
+                    found.setdefault(parameter.name, parameter.replace(kind=parameter.KEYWORD_ONLY))
+        cls.__signature__ = inspect.Signature(list(found.values()))
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return sorted(cls._defaults())
+        return sorted(cls.__signature__.parameters)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        defaults = self._defaults()
+        defaults = {name: parameter.default for name, parameter in self.__signature__.parameters.items()}
         changed = {k: v for k, v in self.get_params(deep=False).items() if v is not defaults[k] and v != defaults[k]}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"[:N_CHAR_MAX]
 

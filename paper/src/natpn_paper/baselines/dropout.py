@@ -128,21 +128,8 @@ class Dropout(Baseline):
 
 
 class DropoutClassifier(Dropout, MembersClassifier):
-    """Monte Carlo dropout for classes.
-
-    Args:
-        rate: The share of hidden activations left out.
-        n_samples: How many networks are drawn for prediction.
-        **settings: Those of `Baseline`.
-    """
+    """Monte Carlo dropout for classes; see `Dropout`."""
 
 
 class DropoutRegressor(Dropout, MembersRegressor):
-    """Monte Carlo dropout for numbers and counts.
-
-    Args:
-        family: "normal" or "poisson".
-        rate: The share of hidden activations left out.
-        n_samples: How many networks are drawn for prediction.
-        **settings: Those of `Baseline`.
-    """
+    """Monte Carlo dropout for numbers and counts; see `Dropout` and `BaselineRegressor`."""

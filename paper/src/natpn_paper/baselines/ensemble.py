@@ -35,7 +35,7 @@ class Ensemble(Baseline):
     """A deep ensemble.
 
     Args:
-        ensemble_size: How many networks.
+        ensemble_size: The number of networks.
         **settings: Those of `Baseline`.
     """
 
@@ -52,19 +52,8 @@ class Ensemble(Baseline):
 
 
 class EnsembleClassifier(Ensemble, MembersClassifier):
-    """A deep ensemble for classes.
-
-    Args:
-        ensemble_size: How many networks.
-        **settings: Those of `Baseline`.
-    """
+    """A deep ensemble for classes; see `Ensemble`."""
 
 
 class EnsembleRegressor(Ensemble, MembersRegressor):
-    """A deep ensemble for numbers and counts.
-
-    Args:
-        family: "normal" or "poisson".
-        ensemble_size: How many networks.
-        **settings: Those of `Baseline`.
-    """
+    """A deep ensemble for numbers and counts; see `Ensemble` and `BaselineRegressor`."""

@@ -23,10 +23,7 @@ class StandardNet(Baseline):
 
 
 class StandardNetClassifier(StandardNet, BaselineClassifier):
-    """A softmax network. It has no epistemic uncertainty: that is NaN.
-
-    Args:
-        **settings: Those of `Baseline`.
+    """A softmax network; see `Baseline`. Its epistemic uncertainty is NaN.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -37,9 +34,4 @@ class StandardNetClassifier(StandardNet, BaselineClassifier):
 
 
 class StandardNetRegressor(StandardNet, BaselineRegressor):
-    """A network with a Normal or a Poisson distribution as its output. Its epistemic uncertainty is NaN.
-
-    Args:
-        family: "normal" or "poisson".
-        **settings: Those of `Baseline`.
-    """
+    """A network with a Normal or Poisson output; see `BaselineRegressor`. Its epistemic uncertainty is NaN."""

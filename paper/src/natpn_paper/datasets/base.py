@@ -1,11 +1,11 @@
 """What all data sets share: the request, the splits, and the way from one to the other.
 
-Splits are the paper's. A data set with a test set of its own keeps it, and the rest is split 80 % / 20 % into training
-and validation rows. Any other is split 70 % / 15 % / 15 %. The seed decides which rows go where.
+Splits are the paper's (Appendix F). A data set with a test set of its own keeps it, and the rest is split 80 % / 20 %
+into training and validation rows. Any other is split 70 % / 15 % / 15 %. The seed decides which rows go where.
 
-Out-of-domain inputs ("OODom") are the test inputs times 255. The paper calls them "not normalized in [0, 1]": an image
-keeps its bytes of 0 to 255, and a table is scaled by the same factor. Scale them with the moments of the training rows,
-like all other inputs.
+Out-of-domain inputs ("OODom") are the test inputs times 255. The paper calls them "not normalized in [0, 1]" (Section
+4.1): an image keeps its bytes of 0 to 255, and a table is scaled by the same factor. Scale them with the moments of the
+training rows, like all other inputs.
 """
 
 from collections.abc import Callable, Mapping

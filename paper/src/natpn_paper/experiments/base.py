@@ -1,7 +1,7 @@
-"""What every table and figure of the paper is here: models and data, and one function that makes one run of them.
+"""A table or figure of the paper is an experiment: models, data, and a function that makes one run.
 
-A run is a data set, a model and a seed; its result is one JSON line. Scores have the names of the paper's columns. The
-areas under the precision-recall curve have the paper's name, those under the ROC curve the same name after `ROC`.
+A run is a data set, a model and a seed; its result is one JSON line. Scores have the names of the paper's columns:
+areas under the precision-recall curve have the paper's name, areas under the ROC curve the same name after `ROC`.
 """
 
 import datetime
@@ -17,7 +17,7 @@ ROC = "ROC "
 
 
 def higher_is_better(column: str) -> bool:
-    """Say whether a larger score in a column is better."""
+    """Say whether a larger score is better in a column."""
     return not any(name in column for name in LOWER_IS_BETTER)
 
 
@@ -27,12 +27,12 @@ class Run:
 
     Attributes:
         experiment: The name of the table or figure.
-        data: What it is trained on.
-        model: The row.
-        seed: Of split and weights.
-        quick: Whether it is small: a real run on few rows, in seconds.
-        limit: At most this many rows of each part of the data; None for all.
-        epochs: Epochs of training, in place of the model's own number; None leaves that.
+        data: The data it is trained on.
+        model: The row of the table.
+        seed: The seed of split and weights.
+        quick: Whether it is a real run on few rows, in seconds.
+        limit: The largest number of rows of each part of the data; None for all.
+        epochs: The epochs of training; None for the model's own number.
     """
 
     experiment: str
@@ -44,7 +44,7 @@ class Run:
     epochs: int | None = None
 
     def rows(self, quick: int = 200) -> int | None:
-        """Return the limit that counts: that of a quick run, or what was asked for."""
+        """Return the limit on rows: ``quick`` for a quick run, else the run's own."""
         return quick if self.quick else self.limit
 
 
@@ -54,8 +54,8 @@ class Outcome:
 
     Attributes:
         scores: Numbers by column.
-        values: Whatever else JSON can hold, for figures.
-        note: What is not as in the paper, such as a part of the data.
+        values: Anything else that JSON can hold, for figures.
+        note: What differs from the paper, such as a part of the data.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -65,15 +65,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class View:
-    """A table of the paper, as it is read from runs.
+    """How runs fill a table of the paper.
 
     Attributes:
-        table: Its name in the paper's figures.
+        table: Its name in `published.csv`.
         data: The part of the experiment that it shows.
-        trained_on: What the paper's table calls that part, if it has several.
         columns: The scores, in order.
-        prefix: What our names of the scores have before the paper's.
-        suffix: What the paper's names of models have behind ours.
+        trained_on: What the paper's table calls that part, if it has several.
+        prefix: What our names of scores have before the paper's.
+        suffix: What the paper's names of models have after ours.
     """
 
     table: str
@@ -91,11 +91,11 @@ class Experiment:
     Attributes:
         name: What `natpn reproduce` calls it.
         title: What it shows.
-        data: What is trained on, one or several.
+        data: The parts to train on, one or several.
         models: The rows, in the paper's order; those that need several forward passes first.
         run: Makes one run.
         views: The paper's tables that its runs fill; none for a figure.
-        seeds: Fewer than asked for, where more would be the same.
+        seeds: The largest useful number of seeds, if there is one.
         needs: Data sets that it reads; without the first it cannot run.
     """
 
@@ -117,7 +117,7 @@ class Experiment:
         limit: int | None = None,
         epochs: int | None = None,
     ) -> list[Run]:
-        """Return all runs, seed by seed, so that what is stopped early has every model."""
+        """Return all runs, seed by seed, so that every model has runs if the command is stopped early."""
         count = seeds if self.seeds is None else min(seeds, self.seeds)
         return [
             Run(self.name, name, model, seed, quick, limit, epochs)
@@ -128,7 +128,7 @@ class Experiment:
         ]
 
     def supports(self, data: str, model: str) -> bool:
-        """Say whether the paper has the model on that data; bike sharing has models for one target alone."""
+        """Say whether the paper has the model on that data: EvReg is not for counts."""
         return not (model == "EvReg" and data.endswith("poisson"))
 
 
@@ -137,7 +137,7 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
-    torch.manual_seed(run.seed)  # encoders are made before their estimator, which seeds what it makes itself
+    torch.manual_seed(run.seed)  # for encoders, which are made outside their estimator and its seed
     start = time.perf_counter()
     outcome = experiment.run(run)
     rows = "" if run.limit is None else f"at most {run.limit:,} rows of each part"

@@ -1,7 +1,7 @@
 """Depth of NYU Depth v2 pixel by pixel: picture, truth, prediction and the two uncertainties, and a street of KITTI.
 
-The prediction is the centre of the predictive, which is finite where a mean is not. The aleatoric uncertainty is shown
-as the standard deviation of the noise in metres, the epistemic as −log n, n being the evidence.
+The aleatoric uncertainty is shown as the standard deviation of the noise in metres, the epistemic as −log n of the
+evidence n.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the drawings share: colours that all readers can tell apart, the choice of lines, and rounding."""
+"""What the figures share: colours that all readers can tell apart, the choice of lines, and rounding."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike
 
 Line = dict[str, Any]
 
-# Okabe and Ito's palette, for eyes that do not see red and green alike
+# Okabe and Ito's palette, which colour-blind readers can tell apart
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
 def rounded(values: ArrayLike, digits: int = 4) -> Any:
-    """Return numbers as nested lists, rounded, with None for what is not finite: JSON has no other way to say it."""
+    """Return numbers as nested lists, rounded, with None for those that are not finite, which JSON lacks."""
     array = np.asarray(values, dtype=np.float64)
     if np.isfinite(array).all():
         return np.round(array, digits).tolist()
@@ -27,7 +27,7 @@ def numbers(values: Any) -> Any:
 
 
 def chosen(lines: Sequence[Line], data: str) -> dict[str, Line]:
-    """Return the first line of every model on a part of the data."""
+    """Return the first line of each model on a part of the data."""
     found: dict[str, Line] = {}
     for line in lines:
         if line["data"] == data:
@@ -36,7 +36,7 @@ def chosen(lines: Sequence[Line], data: str) -> dict[str, Line]:
 
 
 def parts(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Return all pairs of data and model that lines have, in their order.
+    """Return all pairs of data and model in the lines, in their order.
 
     Raises:
         ValueError: If there are no lines.

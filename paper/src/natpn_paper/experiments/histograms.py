@@ -34,14 +34,13 @@ def run_one(run: Run) -> Outcome:
 
 def _digits(run: Run) -> Outcome:
     from natpn.model.answers import as_floats
+    from natpn_paper.experiments.scoring import in_parts
 
     data = datasets.load("mnist", seed=run.seed, limit=run.rows())
     model = fitted(run, "classes", data, MNIST_SETTING)
 
     def entropy(images: Any) -> Floats:
-        starts = range(0, len(images), _CHUNK)
-        posteriors = [model.predict_dist(images[start : start + _CHUNK]).posterior for start in starts]
-        return np.concatenate([as_floats(posterior.entropy()) for posterior in posteriors])
+        return np.concatenate([as_floats(part.posterior.entropy()) for part in in_parts(model, images, _CHUNK)])
 
     sets = {"MNIST": data.test[0], **data.ood}
     return Outcome(values=count({name: entropy(images) for name, images in sets.items()}), note=data.note)

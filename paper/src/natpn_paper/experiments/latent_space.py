@@ -1,4 +1,4 @@
-"""The latent space of MNIST and KMNIST in two dimensions, by t-SNE with three perplexities.
+"""The latent space of MNIST and KMNIST in two dimensions, by t-SNE with three perplexities (Appendix I.3).
 
 t-SNE gets the normalised latents. Colours are the log-evidence, which for `NatPN` also depends on the principal
 components of the input.

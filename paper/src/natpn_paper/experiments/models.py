@@ -29,7 +29,7 @@ _QUICK_EPOCHS = 3
 
 @dataclass(frozen=True)
 class Setting:
-    """What the paper chose for a data set.
+    """What the paper chose for a data set (Appendix G).
 
     The paper does not name flow and budget. For MNIST, CIFAR-10 and the counts of Bike Sharing they are those of the
     row in its appendix's studies that has the same scores as the table; for the other data sets they are not known.

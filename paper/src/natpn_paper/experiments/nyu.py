@@ -50,7 +50,7 @@ def confidences(model: "PixelModel", X: NDArray[np.float32]) -> dict[str, Floats
 
 
 def describe(data: Splits) -> str:
-    """Say what is not as in the paper."""
+    """Say what differs from the paper."""
     height, width = data.train[0].shape[-2:]
     counts = "/".join(str(len(X)) for X, _ in (data.train, data.validation, data.test))
     own = (

@@ -1,11 +1,11 @@
 """Depth of every pixel as a Normal target: the networks, their training, and what their outputs mean.
 
-Pictures have 96 × 128 pixels and depth maps half of each side, where the paper has 480 × 640. Inputs are standardised
-by channel, depths by the moments of the readings. Where a training map has no reading, the nearest one stands in, since
-a loss has to have a target everywhere; what is scored is readings alone. Training pictures are also mirrored.
+Pictures have 96 × 128 pixels, where the paper has 480 × 640; depth maps have half the height and width. Inputs are
+standardised by channel, depths by the moments of the readings. Where a training map has no reading, the nearest reading
+is used, since a loss needs a target everywhere; only readings are scored. Training pictures are also mirrored.
 
-`NatPN` is the library's default but for the principal components beside the latent vector: a picture has those, a pixel
-has none. All models have the same encoder, from scratch.
+`NatPN` is the library's default without the principal components beside the latent vector: a picture has them, a pixel
+does not. All models have the same encoder, trained from scratch.
 """
 
 from collections.abc import Iterator
@@ -50,11 +50,11 @@ _BATCH = 8
 _STEPS = 200
 _QUICK_EPOCHS, _LEAST_EPOCHS = 2, 20
 _FINE_TUNING = 10
-_DENSITY_ROWS = 2_048  # in steps of as few as there are pictures in a batch
+_DENSITY_ROWS = 2_048
 
 
 def load(run: Run) -> Splits:
-    """Load NYU Depth v2 in small, with at most `PICTURES` of each part where no limit is asked for."""
+    """Load NYU Depth v2 at a small size, with at most `PICTURES` of each part unless the run has a limit."""
     return datasets.load("nyu", seed=run.seed, limit=run.limit or PICTURES, size=SIZE)
 
 
@@ -80,8 +80,8 @@ def network(model: str, shape: tuple[int, ...], n_latents: int, seed: int) -> nn
     Args:
         model: The row of a table.
         shape: (channels, height, width) of a picture.
-        n_latents: How many latent vectors a mixture will be fitted to.
-        seed: Of the weights.
+        n_latents: The number of latent vectors that a mixture will be fitted to.
+        seed: The seed of the weights.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -104,11 +104,11 @@ def network(model: str, shape: tuple[int, ...], n_latents: int, seed: int) -> nn
             return Members(PlainNetwork(encoder(), _LATENT_DIM, NORMAL.n_statistics) for _ in range(_MEMBERS))
         if model == "EvReg":
             return PlainNetwork(encoder(), _LATENT_DIM, 4)
-    raise ValueError(f"model: there is no {model!r} for pixels")
+    raise ValueError(f"model: expected one that predicts pixels, got {model!r}")
 
 
 def read(output: Any) -> Reading:
-    """Return what a network says about each pixel, as the baselines do: of posteriors, of members or of EvReg."""
+    """Return the meaning of a network's output for each pixel, be it posteriors, members or parameters of EvReg."""
     if isinstance(output, Prediction):
         return Reading(output.posterior.predictive(), output.posterior.likelihood(), -output.evidence.log_n)
     if output.shape[-1] == 4:
@@ -178,8 +178,8 @@ class PixelModel:
     Attributes:
         network: In evaluation mode.
         inputs: How pictures are standardised.
-        centre: Mean depth in metres; answers are in units of `scale` from there.
-        scale: Standard deviation of the depth in metres.
+        centre: The mean depth in metres, which is 0 in the network's units.
+        scale: The standard deviation of the depth in metres, which is 1 in the network's units.
     """
 
     network: nn.Module
@@ -189,7 +189,7 @@ class PixelModel:
 
     @torch.no_grad()
     def outputs(self, X: NDArray[Any]) -> Iterator[Any]:
-        """Yield what the network says about pictures, a few at a time."""
+        """Yield the network's outputs for pictures, a few at a time."""
         for x in self.inputs.tensors(X, _BATCH):
             yield self.network(x)
 
@@ -199,9 +199,9 @@ class PixelModel:
         The aleatoric is the entropy of the noise in nats with depth in metres; the scale of the epistemic is each
         model's own.
         """
-        answers = [read(output) for output in self.outputs(X)]
-        noise = torch.cat([answer.likelihood.entropy().double() for answer in answers]) + np.log(self.scale)
-        return noise.numpy(), torch.cat([answer.epistemic.double() for answer in answers]).numpy()
+        readings = [read(output) for output in self.outputs(X)]
+        noise = torch.cat([reading.likelihood.entropy().double() for reading in readings]) + np.log(self.scale)
+        return noise.numpy(), torch.cat([reading.epistemic.double() for reading in readings]).numpy()
 
     def depth(self, X: NDArray[Any]) -> Floats:
         """Return the predicted depth in metres, (N, height, width)."""
@@ -209,7 +209,7 @@ class PixelModel:
         return self.centre + self.scale * means.numpy()
 
     def cdf(self, X: NDArray[Any], depth: NDArray[Any]) -> Floats:
-        """Return the predictive probability of at most the given depths; where there is none, that of the mean."""
+        """Return the predictive distribution function at the given depths; at the mean depth where one is NaN."""
         parts = []
         for i, output in enumerate(self.outputs(X)):
             y = torch.from_numpy(np.nan_to_num((depth[i * _BATCH : (i + 1) * _BATCH] - self.centre) / self.scale))

@@ -39,4 +39,4 @@ EXPERIMENTS: dict[str, Experiment] = {
 DRAWINGS: dict[str, Callable[..., Any]] = {
     figure.EXPERIMENT.name: figure.draw for figure in (toy, shift, latent_space, histograms, depth_maps)
 }
-"""The function of a figure's JSON lines that returns a matplotlib figure."""
+"""For each figure, the function that draws it with matplotlib from JSON lines."""

@@ -1,6 +1,6 @@
-"""Runs → JSON lines, in this process, in several, or on a Ray cluster; what is stopped goes on where it was.
+"""Runs → JSON lines, in this process, in several, or on a Ray cluster; stopped work is resumed.
 
-A line is written when its run ends, whole or not at all. A run that is in the file is not made again.
+A line is written in one step when its run ends. A run that is in the file is not made again.
 """
 
 import json
@@ -26,10 +26,10 @@ _KEY = ("experiment", "data", "model", "seed", "quick", "limit", "epochs")
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[Line]:
-    """Read all results that are whole; a last line that was cut off while it was written is left out.
+    """Read all results; a last line that was cut off while it was written is left out.
 
     Raises:
-        ValueError: If another line is not a result.
+        ValueError: If any other line is not a result.
     """
     place = Path(path)
     if not place.exists():
@@ -66,19 +66,19 @@ def run_all(
     backend: str | None = None,
     on_result: Callable[[Line], None] | None = None,
 ) -> int:
-    """Make runs and append their lines to a file; returns how many failed.
+    """Make runs, append their lines to a file, and return how many failed.
 
-    A run that fails is told of with its error, and the others go on.
+    If a run fails, `on_result` gets its error, and the other runs are made.
 
     Args:
         runs: The runs.
         results: The file.
-        jobs: How many at a time; None is one on this machine, and one for each processor of a Ray cluster.
-        backend: "ray" sends them to a Ray cluster; None uses processes of this machine.
+        jobs: How many runs at a time; None is one on this machine, and one for each processor of a Ray cluster.
+        backend: "ray" sends runs to a Ray cluster; None uses processes of this machine.
         on_result: Called with each line, or with {"run": …, "error": …} if a run failed.
 
     Raises:
-        ChildProcessError: If a process that makes runs is ended from outside; what is finished is in the file.
+        ChildProcessError: If a worker process is killed; finished runs are in the file.
     """
     place = Path(results)
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -112,16 +112,16 @@ def _in_processes(tasks: list[Task], jobs: int) -> Lines:
         yield from parallel(delayed(_attempt_for)(os.getpid(), *task) for task in tasks)
     except TerminatedWorkerError:
         raise ChildProcessError(
-            "a process that made a run was ended, most likely because memory ran out; use fewer jobs and start again: "
-            "what is finished stays"
+            "a worker process was killed, most likely because memory ran out; use fewer jobs and start again: finished "
+            "runs are kept"
         ) from None
     finally:
-        # at once: they would wait for more work, and runs that were begun are of no use to anyone
+        # at once: idle workers would wait for more work, and unfinished runs are of no use
         get_reusable_executor(reuse=True).shutdown(wait=True, kill_workers=True)
 
 
 def _on_ray(tasks: list[Task], jobs: int | None) -> Lines:
-    """Keep so many runs going on a cluster; one that loses its machine is begun again, as Ray does."""
+    """Keep a number of runs going on a cluster; Ray repeats a run that loses its machine."""
     import ray
 
     if not ray.is_initialized():
@@ -155,7 +155,7 @@ def _attempt_for(parent: int, experiment: Experiment, run: Run) -> Line:
 
 @cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone: nobody would read what it finds."""
+    """End this process when its parent has ended: nothing would read its results."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -189,7 +189,7 @@ def _append(place: Path, line: Line) -> None:
 
 
 def _mend(place: Path) -> None:
-    """Cut off a last line that has no end; a file that holds something else is left as it is.
+    """Remove an incomplete last line; a file that holds something else is left as it is.
 
     Raises:
         ValueError: If it holds something else.

@@ -1,4 +1,7 @@
-"""A fitted model and the splits of a data set → the scores of the paper's tables, and those in common use."""
+"""A fitted model and the splits of a data set → the scores of the paper's tables, and those in common use.
+
+The scores and the two uncertainties by which OOD inputs are detected are those of the paper's Section 4.1 ("Metrics").
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +15,7 @@ from natpn_paper.experiments.base import ROC
 
 Floats = NDArray[np.float64]
 
-_CHUNK = 4096
+_ROWS = 4096  # of a part
 
 
 def score(model: Any, data: Splits, names: Mapping[str, str] | None = None) -> dict[str, float]:
@@ -24,11 +27,12 @@ def score(model: Any, data: Splits, names: Mapping[str, str] | None = None) -> d
         names: What the paper's columns call an OOD set, where that is not its name.
     """
     X, y = data.test
-    inside = _confidences(model, X)
-    found = _class_scores(model, X, y) if data.n_classes else _regression_scores(model, X, y)
+    parts = in_parts(model, X)
+    inside = _confidences(parts)
+    found = _class_scores(parts, np.searchsorted(model.classes_, y)) if data.n_classes else _regression_scores(parts, y)
     for name, other in data.ood.items():
         column = (names or {}).get(name, name)
-        outside = _confidences(model, other)
+        outside = _confidences(in_parts(model, other))
         for kind in ("Alea.", "Epist."):
             if np.isnan(inside[kind]).all():
                 continue  # a model without this kind of uncertainty
@@ -37,9 +41,13 @@ def score(model: Any, data: Splits, names: Mapping[str, str] | None = None) -> d
     return found
 
 
-def _confidences(model: Any, X: Any) -> dict[str, Floats]:
+def in_parts(model: Any, X: Any, rows: int = _ROWS) -> list[Any]:
+    """Return the predictive distributions of inputs, in parts of at most this many rows, to save memory."""
+    return [model.predict_dist(X[start : start + rows]) for start in range(0, len(X), rows)]
+
+
+def _confidences(parts: list[Any]) -> dict[str, Floats]:
     """Return the confidence in each row, by aleatoric and by epistemic uncertainty."""
-    parts = [model.predict_dist(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)]
     return {
         "Alea.": np.concatenate([-part.aleatoric for part in parts]),
         "Epist.": np.concatenate([_knowledge(part) for part in parts]),
@@ -52,9 +60,8 @@ def _knowledge(distribution: Any) -> Floats:
     return -distribution.epistemic if evidence is None else evidence
 
 
-def _class_scores(model: Any, X: Any, y: NDArray[Any]) -> dict[str, float]:
-    p = np.concatenate([model.predict_proba(X[start : start + _CHUNK]) for start in range(0, len(X), _CHUNK)])
-    index = np.searchsorted(model.classes_, y)
+def _class_scores(parts: list[Any], index: NDArray[np.intp]) -> dict[str, float]:
+    p = np.concatenate([part.probabilities for part in parts])
     chosen = p[np.arange(len(p)), index]
     return {
         "Accuracy": metrics.accuracy(index, p),
@@ -65,17 +72,13 @@ def _class_scores(model: Any, X: Any, y: NDArray[Any]) -> dict[str, float]:
     }
 
 
-def _regression_scores(model: Any, X: Any, y: Floats) -> dict[str, float]:
-    prediction, cdf, log_prob, scores = [], [], [], []
-    for start in range(0, len(X), _CHUNK):
-        part, target = model.predict_dist(X[start : start + _CHUNK]), y[start : start + _CHUNK]
-        prediction.append(part.mean())
-        cdf.append(part.cdf(target))
-        log_prob.append(part.log_prob(target))
-        scores.append(len(target) * metrics.crps(target, part.equally_likely()))
+def _regression_scores(parts: list[Any], y: Floats) -> dict[str, float]:
+    pairs = list(zip(parts, np.split(y, range(_ROWS, len(y), _ROWS)), strict=True))
     return {
-        "RMSE": metrics.rmse(y, np.concatenate(prediction)),
-        "Calibration": metrics.quantile_calibration(np.clip(np.concatenate(cdf), 0, 1)),
-        "NLL": metrics.negative_log_likelihood(np.concatenate(log_prob)),
-        "CRPS": sum(scores) / len(y),
+        "RMSE": metrics.rmse(y, np.concatenate([part.mean() for part in parts])),
+        "Calibration": metrics.quantile_calibration(
+            np.clip(np.concatenate([part.cdf(target) for part, target in pairs]), 0, 1)
+        ),
+        "NLL": metrics.negative_log_likelihood(np.concatenate([part.log_prob(target) for part, target in pairs])),
+        "CRPS": sum(len(target) * metrics.crps(target, part.equally_likely()) for part, target in pairs) / len(y),
     }

@@ -2,7 +2,7 @@
 
 For a model that predicts a Dirichlet distribution, the confidence in an image is α₀, the number of observations behind
 the answer, prior included; for a model that samples, it is the highest probability. The figure shows the ratio of its
-mean to that on clean images, averaged over the corruptions.
+mean to that on clean images (Section 4.2), averaged over the corruptions.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,9 @@ def run_one(run: Run) -> Outcome:
 
 def answer(model: Any, images: Any) -> tuple[Floats, Floats]:
     """Return the probabilities, (N, classes), and the log-confidence of each image."""
-    parts = [model.predict_dist(images[start : start + _CHUNK]) for start in range(0, len(images), _CHUNK)]
+    from natpn_paper.experiments.scoring import in_parts
+
+    parts = in_parts(model, images, _CHUNK)
     sure = [log_confidence(model, part) for part in parts]
     return np.concatenate([part.probabilities for part in parts]), np.concatenate(sure)
 

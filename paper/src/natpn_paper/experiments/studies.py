@@ -1,4 +1,4 @@
-"""The four studies of the appendix: latent dimension × certainty budget × flow, by the paper's scheme.
+"""The four studies of Appendix I.6: latent dimension × certainty budget × flow, by the paper's scheme.
 
 A row is named as in the paper: `H = 4, N_H = I, Flow = 8/0` has 4 latent dimensions, the first budget, 8 radial layers
 and no MAF layers.

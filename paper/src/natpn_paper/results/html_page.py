@@ -10,7 +10,7 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Table
-from natpn_paper.results.tally import Agreement, counted, total
+from natpn_paper.results.tally import Agreement, counts
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 
@@ -25,10 +25,9 @@ def page(
         drawings: The figures, which become part of the page.
         quick: Whether they are of quick runs.
     """
-    compared = [*agreements, total(agreements)] if agreements else []
     text: str = _template().render(
         tables=tables,
-        agreements=[(one.table, counted(one.near), counted(one.good)) for one in compared],
+        agreements=counts(agreements),
         drawings=[(drawing, _embedded(drawing.svg)) for drawing in drawings],
         quick=QUICK if quick else "",
         legend=LEGEND,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from natpn_paper.results.figures import Drawing
 from natpn_paper.results.tables import Cell, Table
-from natpn_paper.results.tally import Agreement, counted, total
+from natpn_paper.results.tally import Agreement, counts
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 
 BEST, BEST_SINGLE = "*", "°"
@@ -60,7 +60,7 @@ def legend() -> str:
 def summary(agreements: Sequence[Agreement]) -> str:
     """Return how well our scores agree with the paper's, for a terminal."""
     heads = tuple(head.replace("`", "") for head in SUMMARY)
-    rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
+    rows = counts(agreements)
     first = max(len(row[0]) for row in [heads, *rows])
     lines = [f"{heads[1]} (a),", f"{heads[2]} (b):", f"{'':<{first}}  {'a':>10}  {'b':>10}"]
     return "\n".join([*lines, *(f"{name:<{first}}  {near:>10}  {good:>10}".rstrip() for name, near, good in rows)])
@@ -85,8 +85,7 @@ def markdown(
     parts = [TITLE, *([f"**{QUICK}**"] if quick else [])]
     parts += [notes[ALL]] if ALL in notes else []
     if agreements:
-        rows = [(one.table, counted(one.near), counted(one.good)) for one in _with_total(agreements)]
-        parts += ["## Agreement with the paper", _grid(SUMMARY, rows)]
+        parts += ["## Agreement with the paper", _grid(SUMMARY, counts(agreements))]
     if tables:
         parts += ["## Tables", f"{LEGEND} Bold: best with a single pass; \\*: best of all; as in the paper."]
     for table in tables:
@@ -153,7 +152,3 @@ def _markdown_cell(cell: Cell) -> str:
 def _grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-
-
-def _with_total(agreements: Sequence[Agreement]) -> list[Agreement]:
-    return [*agreements, total(agreements)]

@@ -7,7 +7,7 @@ or for fewer epochs than a model's own, are not compared.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
@@ -87,6 +87,12 @@ def best_single_pass(view: View, column: str) -> float | None:
         if math.isfinite(value)
     ]
     return (max if higher_is_better(column) else min)(values, default=None)
+
+
+def counts(agreements: Sequence[Agreement]) -> list[tuple[str, str, str]]:
+    """Return a row for each table and one for all: its name, and the counts of cells that are near and good."""
+    every = [*agreements, total(agreements)] if agreements else []
+    return [(one.table, counted(one.near), counted(one.good)) for one in every]
 
 
 def total(agreements: Iterable[Agreement]) -> Agreement:

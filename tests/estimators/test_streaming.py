@@ -1,0 +1,134 @@
+"""Fits on files: as good as in memory, whatever the files, and errors that name them."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from natpn import NatPNClassifier, NatPNRegressor, load
+from natpn.data import parquet
+from natpn.estimators import streaming
+from natpn.estimators.streaming import ASIDE, HeldOut, content_key
+from natpn.report.scores import scores
+from natpn.training import stored
+
+N = 3_000
+
+
+def table(n: int = N, seed: int = 0) -> pa.Table:
+    draw = np.random.default_rng(seed)
+    area, city = draw.uniform(30, 150, n), draw.choice(["Bern", "Basel", "Genf"], n)
+    rent = 300 + 9 * area + 200 * (city == "Genf") + draw.normal(0, 40, n)
+    return pa.table({"area": area, "city": city.tolist(), "rent": rent, "dear": np.where(rent > 1200, "yes", "no")})
+
+
+def written(place, whole: pa.Table, sizes: list[int], group: int = 400):
+    place.mkdir()
+    for number, start in enumerate(np.cumsum([0, *sizes[:-1]])):
+        pq.write_table(whole.slice(start, sizes[number]), place / f"{number:02}.parquet", row_group_size=group)
+    return parquet(place)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Blocks and samples so small that little data has many of them."""
+    monkeypatch.setattr(stored, "BLOCK", 128)
+    monkeypatch.setattr(streaming, "SAMPLE", 1_000)
+    monkeypatch.setattr(streaming, "EPOCH", 1_000)
+
+
+def test_numbers_are_predicted_as_well_as_in_memory(tmp_path, small):
+    whole, test = table().drop(["dear"]), table(1_000, 1).drop(["dear"])
+    files = written(tmp_path / "rents", whole, [1_000, 1_500, 500])
+    model = NatPNRegressor(random_state=0).fit(files, "rent")
+    other = NatPNRegressor(random_state=0).fit(whole.drop(["rent"]), whole["rent"].to_numpy())
+    found, wanted = (scores(m, test.drop(["rent"]), test["rent"].to_numpy()) for m in (model, other))
+    assert found["crps"] < 1.05 * wanted["crps"]
+    assert found["negative_log_likelihood"] < wanted["negative_log_likelihood"] + 0.05
+    assert 85 < found["coverage_90"] < 95
+    assert 2 < found["novel"] < 9
+    assert model.n_rows_ == N
+    assert list(model.feature_names_in_) == ["area", "city"]
+    model.save(tmp_path / "model")
+    frame = pd.DataFrame({"area": [50.0], "city": ["Bern"]})
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(frame), model.predict(frame))
+    strange = model.predict_dist(pd.DataFrame({"area": [5e4], "city": ["Uri"]}))
+    assert strange.novelty_p[0] < 0.01
+
+
+def test_classes_are_those_of_all_files(tmp_path, small):
+    whole = table().drop(["rent"])
+    late = pc.if_else(pc.greater(whole["area"], 149), "luxury", whole["dear"])
+    whole = whole.set_column(2, "dear", late).sort_by("area")
+    files = written(tmp_path / "rents", whole, [2_000, 1_000])
+    model = NatPNClassifier(random_state=0).fit(files, "dear")
+    assert model.classes_.tolist() == ["luxury", "no", "yes"]
+    test = table(1_000, 1)
+    known = test.filter(pc.less(test["area"], 149))
+    assert model.score(known.select(["area", "city"]), known["dear"].to_pylist()) > 0.93
+
+
+@pytest.mark.parametrize("options", [{"ensemble_size": 1}, {"calibrate": "conformal"}, {"ensemble_size": 5}])
+def test_other_settings(tmp_path, small, options):
+    files = written(tmp_path / "rents", table().drop(["dear"]), [N])
+    model = NatPNRegressor(random_state=0, max_epochs=5, **options).fit(files, "rent")
+    test = table(1_000, 1)
+    low, high = model.predict_interval(test.select(["area", "city"])).T
+    inside = np.mean((low <= test["rent"].to_numpy()) & (test["rent"].to_numpy() <= high))
+    assert inside == pytest.approx(0.9, abs=0.06)
+    assert np.mean(model.predict_dist(test.select(["area", "city"])).novelty_p < 0.05) < 0.1
+    if "calibrate" in options:
+        assert len(model.calibration_.scores) == pytest.approx(0.1 * N, rel=0.2)
+
+
+def test_who_is_held_out_does_not_depend_on_files(tmp_path, small):
+    whole = table().drop(["dear"])
+    one = written(tmp_path / "one", whole, [N], 4_000)
+    many = written(tmp_path / "many", whole.take(np.random.default_rng(0).permutation(N)), [700, 300, 2_000], 90)
+    models = [NatPNRegressor(random_state=0, max_epochs=1).fit(files, "rent") for files in (one, many)]
+    left, right = (model._held_out_rows for model in models)
+    np.testing.assert_allclose(np.sort(left[1]), np.sort(right[1]))
+
+
+def test_rows_without_a_target_are_left_out_and_counted(tmp_path, small):
+    whole = table().drop(["dear"])
+    rent = [None if i % 10 == 0 else np.nan if i % 10 == 1 else v for i, v in enumerate(whole["rent"].to_pylist())]
+    files = written(tmp_path / "rents", whole.set_column(2, "rent", pa.array(rent)), [N])
+    with pytest.warns(UserWarning, match="600 of 3,000 rows have no 'rent' and are left out"):
+        model = NatPNRegressor(random_state=0, max_epochs=1).fit(files, "rent")
+    assert model.n_rows_ == 0.8 * N
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("rnt", "the files have no column 'rnt'; did you mean 'rent'"),
+        (None, "of files, expected the name of the column to predict, got NoneType"),
+        ([1.0, 2.0], "of files, expected the name of the column to predict, got list"),
+    ],
+)
+def test_wrong_targets(tmp_path, target, message):
+    files = written(tmp_path / "rents", table(), [N])
+    with pytest.raises(ValueError, match=message):
+        NatPNRegressor().fit(files, target)
+    with pytest.raises(ValueError, match="files have no sample_weight"):
+        NatPNRegressor().fit(files, "rent", sample_weight=np.ones(N))
+
+
+def test_a_target_that_the_family_cannot_have_names_the_file(tmp_path, small):
+    whole = table().drop(["dear"])
+    files = written(tmp_path / "rents", whole.set_column(2, "rent", pa.array([*[3.0] * (N - 1), -7.0])), [N - 5, 5])
+    with pytest.raises(ValueError, match=r"01\.parquet: .*-7"):
+        NatPNRegressor(family="poisson").fit(files, "rent")
+
+
+def test_shares_of_held_out_rows():
+    key = content_key(np.random.default_rng(0).normal(size=(20_000, 3)).astype(np.float32), np.zeros(20_000, np.float32))
+    folds = HeldOut.of(20_000, 2, 0.2, calibrate=True).folds(key)
+    shares = {number: np.mean(folds == number) for number in (-1, 0, 1, ASIDE)}
+    assert shares[0] == pytest.approx(0.1, abs=0.01)
+    assert shares[1] == pytest.approx(0.1, abs=0.01)
+    assert shares[ASIDE] == pytest.approx(0.1, abs=0.01)
+    assert HeldOut.of(10**9, 2, 0.2, calibrate=False).fold == pytest.approx(3e-5)
