@@ -12,9 +12,9 @@ from natpn.cli.problems import Problem, of_system
 from natpn.cli.writing import PAGE, check_out, write_text
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
-from natpn_paper.results.figures import Drawing, drawings
 from natpn_paper.results.html_page import page
 from natpn_paper.results.listing import TITLE, legend, markdown, read_notes, summary, text, without_table
+from natpn_paper.results.svg_figures import Drawing, drawings
 from natpn_paper.results.tables import tables
 from natpn_paper.results.tally import agreement
 
