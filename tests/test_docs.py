@@ -18,7 +18,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = [m.name for p in (natpn, natpn_paper) for m in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def pages():
+    """All, those that fit several models or export one marked as slow."""
+    slow = ("estimators.md", "export.md")
+    return [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in slow else []) for page in PAGES]
+
+
+@pytest.mark.parametrize("page", pages())
 def test_python_blocks_print_the_text_block_behind_them(page):
     namespace: dict[str, object] = {}
     for code, printed in re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", page.read_text(), re.DOTALL):

@@ -207,6 +207,7 @@ def test_a_family_is_served(pareto):
     assert min(answer["curve"]["x"]) > 1
 
 
+@pytest.mark.slow
 def test_a_family_that_says_what_a_graph_has_is_exported(pareto, monkeypatch, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     stated = Graph(

@@ -13,7 +13,7 @@ from estimators.problems import numbers
 from natpn import NatPNRegressor, families
 from natpn.encoders import get as get_encoder
 from natpn.training import fit
-from natpn.training.data import digest
+from natpn.training.batches import digest
 from natpn.training.session import Session
 from training.problems import network, problem
 

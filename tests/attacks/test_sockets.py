@@ -64,7 +64,7 @@ def seconds_until_closed(connection, trickle=None):
     return time.monotonic() - start
 
 
-@pytest.mark.parametrize("files", [512, 20_000])
+@pytest.mark.parametrize("files", [512, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_1010_silent_sockets_stop_no_one(many_files, tally, files):
     with server_process(files) as (address, _), connected(address, 1010):
         start = time.monotonic()

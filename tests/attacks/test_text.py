@@ -17,7 +17,7 @@ import natpn
 from cli.conftest import refused, run, write
 from natpn.cli.cell_texts import convert
 from natpn.cli.fit import read_training
-from natpn.cli.model_files import SavedModel, prepare
+from natpn.cli.model_files import SavedModel, prepare_batch
 from natpn.cli.printing import Problem
 from natpn.cli.reading import Reading, opened
 from natpn.serve import create_app
@@ -62,7 +62,7 @@ def by_command_line(saved, row, place):
         csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows([COLUMNS, row])
     with opened(str(path)) as source:
         first, batch = next(iter(source.batches(COLUMNS)))
-        table = prepare(saved, COLUMNS, batch, source, first)
+        table = prepare_batch(saved, COLUMNS, batch, source, first)
     return saved.table.transform(table)
 
 

@@ -59,6 +59,7 @@ def test_no_row_is_on_both_sides(how, calibrate):
     assert sum(map(len, rows)) == len(set.union(*rows)) == 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["weights", "copies"])
 def test_weights_take_nothing_from_coverage(how):
     """With copies of training rows held out, 90 % intervals covered 27 %, and half of new rows were alarms."""

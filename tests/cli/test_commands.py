@@ -65,7 +65,7 @@ def test_a_wrong_command_or_option_is_one_line():
 @pytest.mark.parametrize(
     ("error", "code", "sentence"),
     [
-        (TrainingError("the loss is not a number"), 2, "Error: the loss is not a number\n"),
+        (TrainingError("the loss is not a number"), 2, "Error: the loss is not a number.\n"),
         (MemoryError(), 2, "Error: There is not enough memory"),
         (PermissionError(13, "Permission denied", "a/b"), 2, "Error: a/b: permission denied; change"),
         (KeyboardInterrupt(), 130, ""),

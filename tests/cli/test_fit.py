@@ -35,7 +35,7 @@ def test_a_fit_tells_family_scores_and_place(train, tmp_path):
     assert "rmse" in result.stdout
     assert "held out by one network or another" in result.stdout
     assert "scores of single networks, on the rows that each held out" in result.stdout
-    assert "(their 'built' is between that of other rows; score later ones by natpn evaluate)" in result.stdout
+    assert "(they are no later in 'built' than the others; score later rows with natpn evaluate)" in result.stdout
     assert f"model   {tmp_path / 'm'}" in result.stdout
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     model = natpn.load(tmp_path / "m")
@@ -188,7 +188,8 @@ def test_files_that_are_no_tables(content, sentence, tmp_path):
 def test_files_that_are_not_there(tmp_path):
     assert "no such file" in refused(fit(tmp_path / "a.csv", tmp_path / "m"))
     (tmp_path / "b").mkdir()
-    assert "is a directory" in refused(fit(tmp_path / "b", tmp_path / "m"))
+    for out in (tmp_path / "m", tmp_path / "b" / "m"):
+        assert "b is a directory; name a CSV" in refused(fit(tmp_path / "b", out))
 
 
 def test_parquet_that_is_damaged_or_holds_lists(tmp_path):

@@ -318,6 +318,13 @@ def test_names_and_values_stay_in_their_line(tmp_path):
     assert lines[2].startswith("target ")
 
 
+def test_columns_in_advice_can_be_copied_to_a_shell(clean, tmp_path):
+    path = saved(tmp_path / "a.csv", {"Area (m²)": [*map(str, AREA[:-1]), "large"], "y": list(map(str, RENT))})
+    assert "or say --category 'Area (m²)' if they are names." in refused(fit(path, tmp_path / "m", target="y"))
+    path = saved(tmp_path / "b.csv", table(**{"Area (m²)": list(map(str, AREA))}))
+    assert "leave out with --drop 'Area (m²)', or" in refused(run("predict", clean[1], path))
+
+
 def test_wide_tables_are_summed_up(tmp_path):
     numbers = np.random.default_rng(0).normal(size=(N, 98)).round(3).astype(str)
     cells = table(**{f"n{i}": column.tolist() for i, column in enumerate(numbers.T)}, last=KIND)

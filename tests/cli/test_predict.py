@@ -137,13 +137,16 @@ def test_columns_that_do_not_match(model, tmp_path):
     assert run("predict", model, more, "--drop", "floor", "--drop", "the view").exit_code == 0
     assert run("predict", model, more, "--drop", "floor", "--id", "the view").exit_code == 0
     assert "needs it" in refused(run("predict", model, write(tmp_path / "d.csv", table), "--drop", "area"))
-    assert "did you mean 'flat'?" in refused(run("predict", model, tmp_path / "d.csv", "--id", "flt"))
+    assert "has no such column; did you mean 'flat'?" in refused(
+        run("predict", model, tmp_path / "d.csv", "--id", "flt")
+    )
 
 
 def test_models_that_are_none(model, new, tmp_path):
     assert "none: no model there; expected a directory with" in refused(run("predict", tmp_path / "none", new))
     for place in (tmp_path, new):
         assert f"{place}: no model there; expected a directory with" in refused(run("predict", place, new))
+    assert refused(run("predict", "none", new)).endswith("; name a directory that natpn fit wrote.\n")
     for name in ("config.json", "model.safetensors"):
         content = (Path(model) / name).read_bytes()
         (tmp_path / name).write_bytes(content[: len(content) // 2])

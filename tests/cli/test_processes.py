@@ -36,6 +36,7 @@ finally:
     assert min(times) < 2
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_fitting_leaves_nothing(tmp_path):
     path = write(tmp_path / "a.csv", rows(4000, 0))
     process = start("fit", path, "--target", "rent", "--drop", "flat", "--out", tmp_path / "m", "--ensemble", 5)
@@ -93,6 +94,7 @@ def test_an_interrupt_while_predicting_leaves_nothing(classes, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_quietly(classes, tmp_path):
     path = write(tmp_path / "a.csv", rows(5000, 0))
     process = start("predict", classes, path)

@@ -142,7 +142,7 @@ def test_count_entropies(rate):
         float(stats.poisson(rate).entropy()) if rate < 2e3 else 0.5 * math.log(2 * math.pi * math.e * rate), rel=1e-7
     )
     for size in (0.3, 2.0, 50.0, 1e4):
-        y = torch.arange(3_000_000 if rate > 100 else 200_000, dtype=torch.float64)
+        y = torch.arange(200_000 if rate > 100 else 20_000, dtype=torch.float64)  # 60 lengths of the longest tail
         if rate > 1e4:
             continue
         ours = d.NegativeBinomial(double(rate), double(size))

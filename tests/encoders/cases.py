@@ -1,5 +1,6 @@
 """One row per variant of every encoder: what the contract runs over."""
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from natpn.encoders import get
+
+_made: dict[str, nn.Module] = {}
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,14 @@ class Case:
     output_shape: tuple[int, ...]
 
     def build(self, seed: int = 0) -> nn.Module:
-        """Build the encoder, with knots and running statistics that are not those of a fresh one."""
+        """Return a copy of what `make` made once: to draw millions of weights takes longer than to copy them."""
+        key = f"{self} {seed}"
+        if key not in _made:
+            _made[key] = self.make(seed)
+        return copy.deepcopy(_made[key])
+
+    def make(self, seed: int) -> nn.Module:
+        """Make the encoder, with knots and running statistics that are not those of a fresh one."""
         torch.manual_seed(seed)
         encoder = get(self.name, **self.options)
         if hasattr(encoder, "fit_knots"):

@@ -86,6 +86,7 @@ def test_intervals_and_sets_cover(fitted):
         assert 1 - inside.mean() <= allowed(1 - coverage, m, len(y))
 
 
+@pytest.mark.slow
 def test_intervals_are_not_idly_wide():
     """Continuous targets are covered about as often as asked, not always."""
     (X, y), (fresh, truth) = simulated(1200, 2), simulated(1000, 3)
@@ -95,6 +96,7 @@ def test_intervals_are_not_idly_wide():
     assert abs(share - 0.8) <= allowed(0.2, len(model.calibration_.scores), 1000) - 0.2
 
 
+@pytest.mark.slow
 def test_false_alarms_without_conformal_calibration():
     """By default the rows of early stopping serve: the same bound within sampling error, on three data sets."""
     for name in ("digits", "breast cancer", "simulated"):
@@ -106,6 +108,7 @@ def test_false_alarms_without_conformal_calibration():
         assert (p < 0.05).mean() <= allowed(0.05, len(model.calibration_.log_evidence), len(fresh)), name
 
 
+@pytest.mark.slow
 def test_intervals_of_the_posterior_predictive_cover():
     (X, y), (fresh, truth) = simulated(1200, 4), simulated(1000, 5)
     model = NatPNRegressor(max_epochs=30, random_state=0).fit(X, y)

@@ -18,6 +18,7 @@ def line():
     return NatPNRegressor(max_epochs=EPOCHS, random_state=0).fit(x[:, None], y), y
 
 
+@pytest.mark.slow
 def test_a_far_row_gets_the_interval_of_all_targets(line):
     model, y = line
     low, high = model.predict_interval(np.array([[1e9], [-1e9]]), 0.9).T
@@ -44,6 +45,7 @@ def test_ordinary_rows_are_the_datas(line):
     assert np.median(inside) > 0.97
 
 
+@pytest.mark.slow
 def test_far_classes_are_as_frequent_as_in_training():
     lot = np.random.default_rng(0)
     X = lot.normal(size=(600, 2))

@@ -114,6 +114,7 @@ def test_names_that_occur_once_are_as_new_to_calibration_as_later_ones():
     assert np.mean(model.predict_dist(test).novelty_p < 0.05) == pytest.approx(0.05, abs=0.025)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 5])
 def test_false_alarms_and_coverage_hold_on_new_rows(size):
     """In the mean of three problems of 400 rows; noise known from 40 held-out rows makes intervals a little wide."""

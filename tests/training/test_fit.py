@@ -126,7 +126,7 @@ def test_a_penalty_keeps_weights_small():
 
 
 def _session(model, train, held_out, **options):
-    from natpn.training.data import source
+    from natpn.training.batches import source
 
     cpu = torch.device("cpu")
     values = {"seed": 0, "precision": "float32", "directory": None, "identity": {}, "progress": False, **options}

@@ -10,7 +10,7 @@ from natpn import families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.training import Staged, fit, staged
 from natpn.training.align import share_noise
-from natpn.training.data import Rows, folded
+from natpn.training.batches import Rows, folded
 from natpn.training.latents import Latents
 from training.problems import network, problem
 

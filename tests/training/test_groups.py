@@ -9,7 +9,7 @@ import torch
 from natpn import NatPNRegressor, families
 from natpn.training import Staged, TrainingError
 from natpn.training.align import STEEPNESS, USUAL, refit_noise, set_budget, set_steepness
-from natpn.training.data import Rows
+from natpn.training.batches import Rows
 from natpn.training.groups import FEWEST, MOST, choose, divide, groups
 from natpn.training.latents import Latents
 from training.test_align import held_out, make

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.choices import listed
+from natpn.tabular.input_tables import read_table
 from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, shown
 from natpn.tabular.written import ORDERS, PLAIN, Written, split_unit
 
@@ -141,8 +142,6 @@ def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[st
     from scipy.stats import rankdata
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-    from natpn.tabular.input_tables import read_table
-
     rows = np.random.default_rng(0).permutation(len(y))[:_ROWS]
     numbers = y.dtype.kind == "f"
     if not numbers:
@@ -192,8 +191,6 @@ def _recalled(truth: NDArray[Any], guess: NDArray[Any]) -> float:
 
 def _ids(X: Any, columns: Sequence[Any]) -> Iterator[str]:
     """Yield the columns that name rows: texts that all differ, or such whole numbers by their name or order."""
-    from natpn.tabular.input_tables import read_table
-
     first = read_table(X.slice(0, _ROWS)).columns()  # which rule out most columns
     for column in [column for column, cells in zip(columns, first, strict=True) if column.all_differ(cells)]:
         (cells,) = read_table(X.select([column.name])).columns()

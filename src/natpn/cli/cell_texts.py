@@ -10,16 +10,21 @@ of numbers with decimal commas or separators of thousands, unless `--decimal` an
 Numbers may have a unit sign, the same in all of the column: it is found in training and remembered.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
+
 from natpn.cli.advice import number_form, number_options
 from natpn.cli.formats import Source
 from natpn.cli.printing import Problem
 from natpn.tabular import Column
-from natpn.tabular.written import Written
+from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
+from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, number_of_text, separator_advice, unit_of_texts
+from natpn.tabular.written import Written, split_unit
 
 
 @dataclass(frozen=True)
@@ -41,15 +46,11 @@ class Texts:
     @cached_property
     def counts(self) -> dict[str, int]:
         """How often there is each text."""
-        import numpy as np
-
         codes = self.codes.drop_null().to_numpy()
         return dict(zip(self.distinct, np.bincount(codes, minlength=len(self.distinct)).tolist(), strict=True))
 
     def first(self, texts: list[str]) -> tuple[str, str]:
         """Return where the first of some texts is, and which it is."""
-        import numpy as np
-
         wanted = set(texts)
         places = [place for place, text in enumerate(self.distinct) if text in wanted]
         row = int(np.argmax(np.isin(self.codes.fill_null(-1).to_numpy(), places)))
@@ -91,7 +92,7 @@ def usable(values: Any, name: str, source: Source) -> Any:
     if not is_text(values.type) and (types.is_interval(values.type) or not any(fits(values.type) for fits in known)):
         raise Problem(
             f"{source.name}: column {name!r} holds {values.type}, not numbers, texts or dates; turn it into such "
-            f"columns, or say --drop {name}."
+            f"columns, or say --drop {shlex.quote(name)}."
         )
     if not source.written.na:
         return values
@@ -123,9 +124,6 @@ def infer(values: Any, name: str, source: Source) -> Any:
     Raises:
         Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
-    from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
-    from natpn.tabular.texts import PLACEHOLDER, unit_of_texts
-
     written = source.written
     numbers = _plain_numbers(values, written) if source.texts else None
     if numbers is not None:
@@ -146,7 +144,7 @@ def infer(values: Any, name: str, source: Source) -> Any:
         na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
         raise Problem(
             f"{spot}: {fact}, but most of the column is; correct it, leave it empty, {na}say --bad-cells missing, or "
-            f"say --category {name} if they are names."
+            f"say --category {shlex.quote(name)} if they are names."
         )
     if column.numeric and unit:
         source.units[name] = unit
@@ -209,15 +207,6 @@ def read_texts(
     return _typed(texts, kind, read, wrong, source)
 
 
-def find_unit(values: Any, name: str, source: Source) -> None:
-    """Put down in the source which unit a column has, whose texts have to be numbers."""
-    from natpn.tabular.texts import unit_of_texts
-
-    if is_text(values.type) and _plain_numbers(values, source.written) is None:
-        unit = unit_of_texts(texts_of(values, name, source.place).counts)
-        source.units.update({name: unit} if unit else {})
-
-
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
     """Return why a text cannot be read, None if it can."""
     try:
@@ -253,14 +242,7 @@ def _encoded(values: Any) -> Any:
 
 
 def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
-    """Refuse a column most of which is numbers with decimal commas or separators of thousands that no option speaks of.
-
-    Raises:
-        Problem: With one whose meaning is sure, if there is one, and what to do.
-    """
-    from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, separator_advice
-    from natpn.tabular.written import split_unit
-
+    """Refuse a column that is mostly numbers with decimal commas or separators of thousands that no option names."""
     counts = texts.counts
     marked = [text for text in texts.distinct if not is_mark(text)]
     plain = [text for text in marked if not _fails(partial(number_of_text, written=written, unit=unit), text)]
@@ -278,12 +260,12 @@ def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
     said = advice[text] if written.has_plain_numbers else "is not written as the options say; correct it"
     options = number_options([split_unit(text)[0] for text in (*separated, *plain)])
     cure = f", say {options}" if options else ""
-    raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or say --category {texts.name} if they are names.")
+    names = f"say --category {shlex.quote(texts.name)} if they are names"
+    raise Problem(f"{spot}: {text.strip()!r} {said}{cure}, or {names}.")
 
 
 def _plain_numbers(values: Any, written: Written) -> Any:
     """Return finite numbers in plain form, None if a text is anything else: the quick way, with the same result."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -33,7 +33,7 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, BrokenPipeError) as error:
-            ctx.exit(_end(error))
+            ctx.exit(_exit_code(error))
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command and leave with its exit code."""
@@ -43,7 +43,7 @@ class Group(click.Group):
         except BaseException as error:
             if "--debug" in sys.argv[1:2]:
                 raise
-            sys.exit(_end(error))
+            sys.exit(_exit_code(error))
         # click returns the code of an early exit, as after --help, and the command's own value otherwise
         sys.exit(result if isinstance(result, int) else 0)
 
@@ -117,7 +117,7 @@ def _terminated(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def _end(error: BaseException) -> int:
+def _exit_code(error: BaseException) -> int:
     """Print the sentence for an error and return the exit code."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
@@ -141,12 +141,15 @@ def _sentence(error: BaseException) -> tuple[str, int]:
         return f"{message}{'' if message.endswith(('.', '?')) else '.'} See: {path} --help", 2
     if isinstance(error, click.ClickException):
         return error.format_message(), 2
+    if isinstance(error, FileNotFoundError) and error.errno is None:  # the library's own, about a model
+        return f"{error}; name a directory that natpn fit wrote.", 2
     if isinstance(error, OSError):
         return of_system(error).format_message(), 2
     if isinstance(error, MemoryError):
         return "There is not enough memory; use fewer rows or columns, or a larger machine.", 2
     if isinstance(error, ValueError) or type(error).__name__ == "TrainingError":
-        return str(error) or type(error).__name__, 2
+        message = str(error) or type(error).__name__
+        return message if message.endswith((".", "?")) else f"{message}.", 2
     return (
         f"natpn itself went wrong, with {type(error).__name__}: {error}; `natpn --debug …` shows where, please report "
         "it.",

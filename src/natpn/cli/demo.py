@@ -126,13 +126,13 @@ def write_tables(place: str) -> None:
     except OSError as error:
         raise of_system(error, place) from None
     for name, (text, _) in tables.items():
-        check_output(os.path.join(place, name), _same(text))
+        check_output(os.path.join(place, name), _exactly(text))
     for name, (text, meaning) in tables.items():
-        write_text(os.path.join(place, name), text, _same(text))
+        write_text(os.path.join(place, name), text, _exactly(text))
         say(f"{os.path.join(place, name)}  {meaning}")
 
 
-def _same(text: str) -> Kind:
+def _exactly(text: str) -> Kind:
     """Return the kind of a table that has this very content: anything else may be the only copy of someone's data."""
     return Kind("a table of natpn demo", lambda file: file.read() == text.encode())
 

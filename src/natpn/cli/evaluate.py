@@ -9,20 +9,20 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.choices import did_you_mean
 from natpn.cli.cell_texts import usable
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.formats import Source
-from natpn.cli.model_files import SavedModel, located, match_features, prepare, read_model
+from natpn.cli.model_files import SavedModel, located, match_features, prepare_batch, read_model
 from natpn.cli.others import part
 from natpn.cli.output_files import PAGE, check_output, write_text
-from natpn.cli.printing import Problem, as_json, note, say, score_lines
+from natpn.cli.printing import Problem, finite_json, note, say, score_lines
 from natpn.cli.reading import Reading, drop_option, opened, reading_options
+from natpn.cli.streams import check_data
 from natpn.cli.target_column import check_support, known_labels, number_targets, targets_digest
 
 
 @dataclass(frozen=True)
-class Rows:
+class ScoredRows:
     """Rows of a file as the model knows them.
 
     Attributes:
@@ -43,7 +43,7 @@ def scoring_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         reading_options,
         drop_option,
-        click.option("--ood", metavar="FILE", help="Rows unlike training: how well are they noticed?"),
+        click.option("--ood", metavar="FILE", help="Rows unlike those of training, to see whether the model notices."),
         click.option("--target", metavar="COLUMN", help="The column that was predicted; by default that of the fit."),
         click.argument("data"),
         click.argument("model"),
@@ -76,12 +76,12 @@ def evaluate_command(
         found = scores(estimator, rows.X, y, other and other.X)
     same = baselines(estimator, y)
     if targets_digest(y) == saved.fitted:
-        note("these are the rows of the fit: it has seen most of them, and predicts new ones worse")
+        note("these are the rows of the fit: the model has seen most of them, and predicts new ones worse")
     elif len(y) < FEW_ROWS:
         note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
         counts = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.X.num_rows})
-        say(as_json(counts | found | {"baselines": same}))
+        say(finite_json(counts | found | {"baselines": same}))
         return
     say(f"{len(y):,} rows" + ("" if other is None else f", {other.X.num_rows:,} others from {ood}"))
     for line in score_lines(found, same, estimator):
@@ -101,6 +101,7 @@ def report_command(
       natpn report rent test.csv --ood other_city.csv --out report.html
     """
     render = part("natpn.report", "render", "report")
+    check_data(data, ood)
     check_output(out, PAGE, model, data, ood)
     saved, rows, other = read_rows(model, data, target, ood, drop, how)
     with located_rows(saved, rows, other):
@@ -112,7 +113,7 @@ def report_command(
 
 def read_rows(
     model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str], how: Reading
-) -> tuple[SavedModel, Rows, Rows | None]:
+) -> tuple[SavedModel, ScoredRows, ScoredRows | None]:
     """Read a model, rows with their targets, and rows unlike training if there are some.
 
     Raises:
@@ -126,30 +127,29 @@ def read_rows(
     return saved, rows, None if ood is None else _read_file(saved, ood, how, drop, None)
 
 
-def _read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> Rows:
+def _read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> ScoredRows:
     """Read the rows of a file, those that have a target if one is asked for."""
     import pyarrow as pa
 
     with opened(path, how, saved.written) as source:
-        if target is not None and target not in source.names:
-            hint = did_you_mean(target, source.names) or "; name another with --target."
-            raise Problem(f"{source.name} has no column {target!r}, the target{hint}")
         keep = [] if target is None else [target]
+        for name in keep:
+            source.check_column("target", name)
         there = drop if target is not None else [name for name in drop if name in source.names]
         names = match_features(saved, source, there, keep)
         tables, targets = [], []
         for first, batch in source.batches(list(dict.fromkeys([*names, *keep]))):
-            tables.append(prepare(saved, names, batch, source, first))
+            tables.append(prepare_batch(saved, names, batch, source, first))
             targets += [chunk for name in keep for chunk in batch[name].chunks]
     X = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    rows = Rows(X, None, source, np.arange(X.num_rows))
+    rows = ScoredRows(X, None, source, np.arange(X.num_rows))
     if target is not None:
         rows = _with_targets(rows, pa.chunked_array(targets).combine_chunks(), target, saved.estimator)
     source.tell_bad()
     return rows
 
 
-def _with_targets(rows: Rows, column: Any, name: str, estimator: Any) -> Rows:
+def _with_targets(rows: ScoredRows, column: Any, name: str, estimator: Any) -> ScoredRows:
     """Return the rows that have a target, with it.
 
     Raises:
@@ -167,11 +167,11 @@ def _with_targets(rows: Rows, column: Any, name: str, estimator: Any) -> Rows:
     if len(kept) == n_rows:
         return replace(rows, y=y)
     note(f"{n_rows - len(kept):,} of {n_rows:,} rows have no {name!r} and are left out")
-    return Rows(rows.X.take(kept), y, source, kept)
+    return ScoredRows(rows.X.take(kept), y, source, kept)
 
 
 @contextlib.contextmanager
-def located_rows(saved: SavedModel, *parts: Rows | None) -> Iterator[None]:
+def located_rows(saved: SavedModel, *parts: ScoredRows | None) -> Iterator[None]:
     """Word errors of the library about rows in terms of their file.
 
     Raises:

@@ -13,6 +13,7 @@ from typing import IO, Any
 from natpn.choices import did_you_mean, listed
 from natpn.cli.formats import ROWS, Source, column_names
 from natpn.cli.printing import Problem, note
+from natpn.tabular.cells import text_of
 from natpn.tabular.written import Written
 
 Row = tuple[int, list[str | None]]  # its number in the sheet, and its cells
@@ -70,7 +71,7 @@ def open_excel(name: str, file: IO[bytes], written: Written, sheet: str | None =
             warnings.simplefilter("ignore")  # of drawings and the like, which hold no cells
             sheets = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets
     except Exception as error:  # whatever XML parsers and openpyxl raise on damage
-        raise _damaged(name, error) from None
+        raise _unreadable(name, error) from None
     chosen = _chosen(sheets, name, sheet)
     rows = _rows(chosen, name, written)
     _, header = next(rows, (0, []))
@@ -103,27 +104,21 @@ def _chosen(sheets: list[Any], name: str, sheet: str | None) -> Any:
 def _rows(sheet: Any, name: str, written: Written) -> Iterator[Row]:
     """Yield the rows that have a cell."""
     sheet.reset_dimensions()  # what some programs say of the size is wrong
-    rows = enumerate(sheet.iter_rows(values_only=True), 1)
-    while True:
-        try:
-            number, cells = next(rows)
-        except StopIteration:
-            return
-        except Exception as error:
-            raise _damaged(name, error) from None
-        texts = [_text(cell, written) for cell in cells]
-        if any(text is not None for text in texts):
-            yield number, texts
+    try:
+        for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+            texts = [_text(cell, written) for cell in cells]
+            if any(text is not None for text in texts):
+                yield number, texts
+    except Exception as error:
+        raise _unreadable(name, error) from None
 
 
-def _damaged(name: str, error: Exception) -> Problem:
+def _unreadable(name: str, error: Exception) -> Problem:
     return Problem(f"{name} is an Excel file that cannot be read ({error}); save it again.")
 
 
 def _text(value: Any, written: Written) -> str | None:
     """Return a cell as the file would write it in CSV."""
-    from natpn.tabular.cells import text_of
-
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     if isinstance(value, datetime.datetime):

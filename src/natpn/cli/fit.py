@@ -11,14 +11,16 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.choices import did_you_mean, listed
 from natpn.cli.advice import remarks
 from natpn.cli.cell_texts import as_categories, infer, is_text, usable
 from natpn.cli.formats import Source
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
 from natpn.cli.printing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
 from natpn.cli.reading import Reading, drop_option, opened, reading_options
+from natpn.cli.streams import check_data
 from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
+from natpn.tabular import TableTransform
+from natpn.tabular.column_kinds import OTHER
 from natpn.tabular.written import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
@@ -31,7 +33,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 @click.option(
     "--task",
     type=click.Choice(["classes", "numbers"]),
-    help="What the target is. Texts and truth values are classes, numbers are numbers, unless you say so.",
+    help="What the target holds; by default texts and truth values are classes, and numbers are numbers.",
 )
 @click.option("--family", metavar="NAME", help="For numbers: normal, poisson, lognormal, …; auto (the default) picks.")
 @click.option(
@@ -39,7 +41,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
     type=click.Choice(["marginal", "paper"]),
     default="marginal",
     show_default=True,
-    help="What is said of rows unlike all others: what the targets say of any row, or the paper's wide prior.",
+    help="The answer for rows unlike all others: what the targets as a whole say, or the paper's wide prior.",
 )
 @click.option("--ensemble", type=click.IntRange(1), help="How many networks.  [default: 2]")
 @drop_option
@@ -83,6 +85,7 @@ def fit_command(
 
     if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
+    check_data(data)
     if is_first_process():
         check_model_place(out, data)
     said = said_classes(task or ("classes" if target in category else None), family)
@@ -129,9 +132,7 @@ def read_training(
 
     with opened(data, how) as source:
         for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
-            if name not in source.names:
-                hint = did_you_mean(name, source.names) or f"; it has {listed(source.names)}."
-                raise Problem(f"--{option} {name}: {source.name} has no such column{hint}")
+            source.check_column(option, name)
         if target in drop:
             raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
         names = [name for name in source.names if name not in {*drop, target}]
@@ -152,9 +153,6 @@ def _feature(values: Any, name: str, source: Source, is_category: bool) -> Any:
 
 def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
     """Print how each column is read, and what is probably not meant."""
-    from natpn.tabular import TableTransform
-    from natpn.tabular.column_kinds import OTHER
-
     columns = TableTransform().fit(X).columns
     say(f"columns of {source.name}, as they are read:")
     for line in column_lines(columns, source.units):
@@ -251,5 +249,5 @@ def _summary(saved: SavedModel, X: Any, y: NDArray[Any], picked: bool) -> Iterat
         found = scores(model, X.take(scored), y[scored])
     dates = [field.name for field in X.schema if str(field.type).startswith(("date", "timestamp"))]
     if dates and len(held_out):
-        yield f"(their {dates[0]!r} is between that of other rows; score later ones by natpn evaluate)"
+        yield f"(they are no later in {dates[0]!r} than the others; score later rows with natpn evaluate)"
     yield from score_lines(found, baselines(model, y[scored]), model)

@@ -13,9 +13,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import IO, Any, ClassVar
 
-from natpn.choices import listed
+from natpn.choices import did_you_mean, listed
 from natpn.cli.printing import Problem, note, on_terminal
 from natpn.cli.streams import Stream
 from natpn.tabular.written import PLAIN, Written
@@ -60,7 +61,7 @@ class Source(ABC):
         if twice:
             raise Problem(f"{self.name} has more than one column of the name {listed(twice)}; rename them.")
         if not self.names:
-            raise Problem(f"{self.name} has no columns; expected some.")
+            raise Problem(f"{self.name} has no columns; add some.")
 
     def batches(self, columns: list[str], what: str = "read") -> Iterator[tuple[int, Any]]:
         """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far it is.
@@ -95,6 +96,12 @@ class Source(ABC):
     def _row(self, row: int) -> str:
         return f"row {row + 1}"
 
+    def check_column(self, option: str, name: str) -> None:
+        """Raise if there is no column of a name that an option gives."""
+        if name not in self.names:
+            hint = did_you_mean(name, self.names) or f"; it has {listed(self.names)}."
+            raise Problem(f"--{option} {name}: {self.name} has no such column{hint}")
+
     def count_bad(self, column: str, number: int, example: str) -> None:
         """Count cells that are taken for missing because they are not of their column's kind."""
         before, first = self.bad.get(column, (0, example))
@@ -122,17 +129,12 @@ class CSVFile(Source):
 
         if not self.stream.peek(1):
             return
-        rows, refused = 0, []
-
-        def refuse(row: Any) -> str:
-            refused.append(row)
-            return "error"
-
+        rows = 0
         try:
             reader = pc.open_csv(
                 self.stream,
                 pc.ReadOptions(column_names=self.names, block_size=BLOCK, use_threads=False),
-                pc.ParseOptions(delimiter=self.separator, newlines_in_values=True, invalid_row_handler=refuse),
+                pc.ParseOptions(delimiter=self.separator, newlines_in_values=True),
                 pc.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     include_columns=columns,
@@ -150,33 +152,37 @@ class CSVFile(Source):
                     self.position = self.stream.tell()
                     yield table
         except pa.ArrowInvalid as error:
-            if refused:
-                row = refused[0]
-                raise Problem(
-                    f"{self.place(row.number - 1)}: it has {row.actual_columns} cells and the header "
-                    f"{row.expected_columns}; complete the line, or put quotes around cells that hold the separator."
-                ) from None
+            for line, cells in self._lines():
+                if len(cells) != len(self.names):
+                    raise Problem(
+                        f"{self.name}, line {line}: it has {len(cells)} cells and the header {len(self.names)}; "
+                        "complete the line, or put quotes around cells that hold the separator."
+                    ) from None
             raise Problem(
-                f"{self.name} cannot be read as CSV after row {rows:,} ({error}); close a quote that is open, or "
-                f"shorten a line of more than {BLOCK >> 20} MB."
+                f"{self.name} cannot be read as CSV after row {rows:,} ({error}); correct the line, close a quote that "
+                f"is open, or shorten a line of more than {BLOCK >> 20} MB."
             ) from None
 
     def _row(self, row: int) -> str:
-        line = row + 2
-        if self.again is not None:
-            # Empty lines and line breaks in quotes count as well; only an error is worth reading the file again.
-            with contextlib.suppress(OSError, csv.Error), self.again() as file:
-                csv.field_size_limit(2**31 - 1)
-                text = io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8", errors="replace", newline="")
-                reader = csv.reader(text, delimiter=self.separator)
-                filled, before = -1, 0
-                for cells in reader:
-                    filled += bool(cells)
-                    if filled == row + 1:
-                        line = before + 1
-                        break
-                    before = reader.line_num
+        line, _ = next(islice(self._lines(), row + 1, None), (row + 2, []))
         return f"line {line}"
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the first line and the cells of the header and of every row, if the file can be read again.
+
+        Empty lines and line breaks in quotes count as lines. Only an error is worth reading the file again.
+        """
+        if self.again is None:
+            return
+        with contextlib.suppress(OSError, csv.Error), self.again() as file:
+            csv.field_size_limit(2**31 - 1)
+            text = io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8", errors="replace", newline="")
+            reader = csv.reader(text, delimiter=self.separator)
+            before = 0
+            for cells in reader:
+                if cells:
+                    yield before + 1, cells
+                before = reader.line_num
 
 
 def _is_utf8(table: Any) -> bool:
@@ -215,12 +221,12 @@ def open_csv(
         raise Problem(f"{name} is a binary file; expected CSV, Parquet or Excel (.xlsx).")
     first = next((line for line in head.splitlines() if line.strip()), b"")
     separator = max(_SEPARATORS, key=lambda s: re.sub(rb'"[^"]*"', b"", first).count(s.encode()))
-    names, length = _header(name, head, separator)
+    names, length = _read_header(name, head, separator)
     stream.read(length)
     return CSVFile(name, names, written, size, stream=stream, separator=separator, again=again)
 
 
-def _header(name: str, head: bytes, separator: str) -> tuple[list[str], int]:
+def _read_header(name: str, head: bytes, separator: str) -> tuple[list[str], int]:
     """Return the names of the columns, and how many bytes the header takes."""
     lines = re.findall(rb"[^\r\n]*(?:\r\n|\r|\n|$)", head)
     used: list[bytes] = []

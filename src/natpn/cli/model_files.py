@@ -5,6 +5,7 @@ so that the same file can be given to the other commands.
 """
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from natpn.choices import did_you_mean, listed
 from natpn.cli.cell_texts import convert, usable
 from natpn.cli.formats import Source
-from natpn.cli.output_files import as_input
 from natpn.cli.printing import Problem, of_system
+from natpn.cli.streams import as_input
+from natpn.tabular import CellError, ColumnsError
 from natpn.tabular.written import PLAIN, Written
 
 
@@ -112,12 +114,8 @@ def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep:
     Raises:
         Problem: If one is missing, or there is one too many.
     """
-    from natpn.tabular import ColumnsError
-
-    for name in (*drop, *keep):
-        if name not in source.names:
-            hint = did_you_mean(name, source.names) or "; leave the option out."
-            raise Problem(f"{source.name} has no column {name!r}{hint}")
+    for name in drop:
+        source.check_column("drop", name)
     needed = set(saved.table.feature_names) if saved.table.named else set()
     needed.difference_update(drop)
     others = {*drop, *keep, *saved.dropped, saved.target} - needed
@@ -129,7 +127,7 @@ def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep:
     return names if order is None else [names[place] for place in order]
 
 
-def _unmatched(error: Any, source: Source, drop: Sequence[str]) -> str:
+def _unmatched(error: ColumnsError, source: Source, drop: Sequence[str]) -> str:
     """Word that the columns of a file are not those of the model."""
     absent, extra = error.absent, error.extra
     if absent and absent[0] in drop:
@@ -140,7 +138,7 @@ def _unmatched(error: Any, source: Source, drop: Sequence[str]) -> str:
         which = f"the columns {listed(absent)}" if len(absent) > 1 else f"the column {absent[0]!r}"
         return f"{source.name} lacks {which} that the model was fitted on{cure}"
     if extra:
-        options = " ".join(f"--drop {name!r}" if " " in name else f"--drop {name}" for name in extra[:10])
+        options = " ".join(f"--drop {shlex.quote(name)}" for name in extra[:10])
         return (
             f"{source.name} has {'columns' if len(extra) > 1 else 'a column'} that the model was not fitted on, "
             f"{listed(extra)}; leave out with {options}, or say --id if it names the rows."
@@ -151,7 +149,7 @@ def _unmatched(error: Any, source: Source, drop: Sequence[str]) -> str:
     )
 
 
-def prepare(saved: SavedModel, names: list[str], table: Any, source: Source, first: int) -> Any:
+def prepare_batch(saved: SavedModel, names: list[str], table: Any, source: Source, first: int) -> Any:
     """Return a batch as the model knows it.
 
     Args:
@@ -178,8 +176,6 @@ def located(source: Source, rows: Sequence[int] | NDArray[np.intp]) -> Iterator[
     Raises:
         Problem: With the place in the file.
     """
-    from natpn.tabular import CellError
-
     try:
         yield
     except CellError as error:

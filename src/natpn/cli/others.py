@@ -27,17 +27,19 @@ def part(module: str, name: str, extra: str) -> Any:
 
 @click.command("serve", short_help="Answer requests over HTTP.")
 @click.argument("model")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 is every one.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 is all of them."
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="The port.")
 @click.option(
-    "--token", envvar="NATPN_TOKEN", help="What callers must send; or set NATPN_TOKEN, which no one else sees."
+    "--token", envvar="NATPN_TOKEN", help="The token that callers must send; NATPN_TOKEN sets it unseen by other users."
 )
 @click.option(
     "--allow-host",
     "allow_hosts",
     multiple=True,
     metavar="NAME",
-    help="Another name by which it may be asked, as behind a proxy. May be repeated.",
+    help="Another host name to answer to, such as that of a proxy. May be repeated.",
 )
 def serve_command(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.

@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from natpn import outputs
 from natpn.cli.printing import of_system
+from natpn.cli.streams import as_input
 from natpn.outputs import Kind
 
 GROUP = 1 << 16  # rows that Parquet keeps together
@@ -54,11 +55,6 @@ def check_output(out: str, kind: Kind, *inputs: str | None) -> None:
         outputs.check_writable(Path(os.path.realpath(out)).parent)
     except OSError as error:
         raise of_system(error, out) from None
-
-
-def as_input(path: str) -> str:
-    """Return a name for the operating system, whose standard input may be a file too."""
-    return "/dev/stdin" if path == "-" else path
 
 
 @contextlib.contextmanager

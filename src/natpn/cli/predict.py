@@ -2,17 +2,20 @@
 
 import click
 
-from natpn.cli.model_files import located, match_features, prepare, read_model
+from natpn.cli.model_files import located, match_features, prepare_batch, read_model
 from natpn.cli.output_files import PREDICTIONS, TableWriter, check_output, is_parquet, open_output
 from natpn.cli.printing import Problem
 from natpn.cli.reading import Reading, drop_option, opened, reading_options
+from natpn.cli.streams import check_data
 
 
 @click.command("predict", short_help="Predict new rows, in constant memory.")
 @click.argument("model")
 @click.argument("data")
 @click.option("--out", default="-", metavar="FILE", help="Where to write; .parquet is Parquet, - standard output.")
-@click.option("--id", "identifier", metavar="COLUMN", help="A column to keep, that names the rows.")
+@click.option(
+    "--id", "identifier", metavar="COLUMN", help="A column that names the rows, to keep beside the predictions."
+)
 @drop_option
 @click.option(
     "--coverage",
@@ -47,15 +50,18 @@ def predict_command(
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
     """
+    check_data(data)
     check_output(out, PREDICTIONS, model, data)
     saved = read_model(model)
     keep = [identifier] if identifier else []
     with opened(data, how, saved.written) as source:
+        for name in keep:
+            source.check_column("id", name)
         names = match_features(saved, source, drop, keep)
         with open_output(out, PREDICTIONS) as file:
             writer = TableWriter(file, is_parquet(out, form))
             for first, batch in source.batches(list(dict.fromkeys([*keep, *names])), "predict"):
-                table = prepare(saved, names, batch, source, first)
+                table = prepare_batch(saved, names, batch, source, first)
                 with located(source, range(first, first + batch.num_rows)):
                     frame = saved.estimator.predict_frame(table, coverage=coverage)
                 for name in keep:

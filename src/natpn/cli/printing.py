@@ -114,12 +114,12 @@ def _missing(column: Any) -> str:
     return f"{100 * column.missing:.2g} % missing" if 0 < column.missing < 1 else ""
 
 
-def as_json(values: dict[str, Any]) -> str:
+def finite_json(values: dict[str, Any]) -> str:
     """Return JSON, with null for numbers that are not finite."""
-    return json.dumps(_finite(values), indent=1)
+    return json.dumps(_null_if_infinite(values), indent=1)
 
 
-def _finite(value: Any) -> Any:
+def _null_if_infinite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
+        return {name: _null_if_infinite(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -25,13 +25,15 @@ _OPTIONS = (
         type=click.Choice(["refuse", "missing"]),
         default="refuse",
         show_default=True,
-        help="What to do with a cell that is not of its column's kind, as - among numbers.",
+        help="What to do with a cell that is not of its column's kind, such as - among numbers.",
     ),
     click.option("--decimal", metavar="SIGN", help="The sign before decimals, . or a comma."),
-    click.option("--thousands", metavar="SIGN", help="The sign between thousands, as a comma; '' is none."),
-    click.option("--dates", metavar="FORM", help="How dates are written: day-first, month-first or as %d.%m.%Y."),
+    click.option("--thousands", metavar="SIGN", help="The sign between thousands, such as a comma; '' is none."),
+    click.option(
+        "--dates", metavar="FORM", help="How dates are written: day-first, month-first, or a form such as %d.%m.%Y."
+    ),
     click.option("--na", multiple=True, metavar="TEXT", help="A text that stands for missing values. Repeatable."),
-    click.option("--encoding", metavar="NAME", help="How characters are written, if not in UTF-8, as cp1252."),
+    click.option("--encoding", metavar="NAME", help="The encoding of the text, such as cp1252; by default UTF-8."),
     click.option("--sheet", metavar="NAME", help="The sheet of an Excel file; by default the first."),
 )
 drop_option = click.option("--drop", multiple=True, metavar="COLUMN", help="Leave a column out. May be repeated.")
@@ -110,11 +112,7 @@ def _text_again(path: str, name: str, written: Written) -> Iterator[Stream]:
 
 
 def _check_text(name: str, path: str, head: bytes, written: Written) -> None:
-    """Refuse what is known not to be text.
-
-    Raises:
-        Problem: With what it is.
-    """
+    """Refuse what is known not to be text."""
     if Path(path).suffix in (".parquet", ".pq"):
         raise Problem(f"{name} is not a Parquet file, or its beginning is damaged; write or copy it again.")
     if head.startswith(_OLD_EXCEL):

@@ -80,6 +80,18 @@ class Content:
     is_excel: bool = False
 
 
+def check_data(*paths: str | None) -> None:
+    """Refuse directories in place of files, before they are compared with places to write to."""
+    for path in paths:
+        if path is not None and os.path.isdir(path):
+            raise Problem(f"{path} is a directory; name a CSV, Parquet or Excel file in it.")
+
+
+def as_input(path: str) -> str:
+    """Return a name for the operating system, whose standard input may be a file too."""
+    return "/dev/stdin" if path == "-" else path
+
+
 def open_content(path: str, name: str, stack: contextlib.ExitStack) -> Content:
     """Open a file and unpack it if it is packed.
 
@@ -147,9 +159,8 @@ def in_utf8(stream: Stream, encoding: str, name: str) -> Stream:
 def _open(path: str, stack: contextlib.ExitStack) -> IO[bytes]:
     if path == "-":
         return sys.stdin.buffer
+    check_data(path)
     try:
-        if stat.S_ISDIR(os.stat(path).st_mode):
-            raise Problem(f"{path} is a directory; name a CSV, Parquet or Excel file in it.")
         return stack.enter_context(open(path, "rb"))
     except OSError as error:
         raise of_system(error, path) from None

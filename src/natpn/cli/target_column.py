@@ -11,9 +11,13 @@ from numpy.typing import NDArray
 
 from natpn.choices import check_choice, listed
 from natpn.cli.advice import lookalike
-from natpn.cli.cell_texts import find_unit, infer, is_text, read_texts, texts_of
+from natpn.cli.cell_texts import infer, is_text, read_texts, texts_of
 from natpn.cli.formats import Source
 from natpn.cli.printing import Problem, note
+from natpn.tabular import BooleanColumn, NumberColumn
+from natpn.tabular.cells import is_missing, text_of
+from natpn.tabular.column_kinds import OTHER, kind_of_texts
+from natpn.tabular.texts import TRUTHS, is_mark, unit_of_texts
 from natpn.tabular.written import Written
 
 FEW = 20
@@ -64,31 +68,36 @@ def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Ta
         if any(fits(kind) for fits in numeric):
             return number_targets(column, name, source)
         found = _label_targets(column, name, source)
-        _check_labels(found[0], name, source.written)
+        _refuse_free_texts(found[0], name, source.written)
         return found
     if said:
         return _label_targets(column, name, source)
-    find_unit(column, name, source)
-    return number_targets(column, name, source, "say --task classes")
+    return number_targets(column, name, source, in_fit=True)
 
 
-def number_targets(column: Any, name: str, source: Source, cure: str = "say --bad-cells missing") -> Targets:
+def number_targets(column: Any, name: str, source: Source, in_fit: bool = False) -> Targets:
     """Return a column as numbers; true is 1.
 
+    Args:
+        column: The column.
+        name: Its name.
+        source: The file.
+        in_fit: Whether texts have to be numbers only because the options say so; then their unit is found too.
+
     Raises:
-        Problem: If a value is no number; with the cure.
+        Problem: If a value is no number.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from natpn.tabular import BooleanColumn, NumberColumn
-    from natpn.tabular.column_kinds import kind_of_texts
-
-    values = _plain(column)
+    values = _without_categories(column)
     if is_text(values.type):
-        are_truths = kind_of_texts(texts_of(values, name, source.place).counts) == (BooleanColumn.kind, [])
-        kind = BooleanColumn if are_truths else NumberColumn
-        read = partial(kind.parse, written=source.written, unit=source.units.get(name, ""))
+        counts = texts_of(values, name, source.place).counts
+        unit = unit_of_texts(counts) if in_fit else source.units.get(name, "")
+        source.units.update({name: unit} if unit else {})
+        kind = BooleanColumn if kind_of_texts(counts) == (BooleanColumn.kind, []) else NumberColumn
+        read = partial(kind.parse, written=source.written, unit=unit)
+        cure = "say --task classes" if in_fit else "say --bad-cells missing"
         values = read_texts(values, name, source, kind, read, cure=cure)
     try:
         values = pc.cast(values, pa.int8()) if pa.types.is_boolean(values.type) else values
@@ -107,9 +116,7 @@ def _label_targets(column: Any, name: str, source: Source) -> Targets:
     """
     import pyarrow as pa
 
-    from natpn.tabular.cells import is_missing, text_of
-
-    column = _plain(column)
+    column = _without_categories(column)
     found = column.to_pylist()
     if is_text(column.type) and source.texts:
         labels = _labels_of_texts(texts_of(column, name, source.place).counts, name)
@@ -124,16 +131,13 @@ def _label_targets(column: Any, name: str, source: Source) -> Targets:
 
 def _labels_of_texts(counts: dict[str, int], name: str) -> dict[str, Any]:
     """Return the labels that texts of a CSV file stand for."""
-    from natpn.tabular.column_kinds import OTHER, kind_of_texts
-    from natpn.tabular.texts import TRUTHS, is_mark
-
     kind, wrong = kind_of_texts(counts)
     marks = [text for text in counts if text.strip() and is_mark(text)]
     if kind == OTHER or wrong:
         if marks:
             note(
                 f"{name!r} is {marks[0].strip()!r} in {counts[marks[0]]:,} rows, which is taken for a class, as the "
-                "others are texts; leave the cells empty if it is not known"
+                f"others are texts; say --na {marks[0].strip()!r} if it means that nothing is known"
             )
         marks = []
     plain = {text: text.strip() for text in counts if text.strip() and text not in marks}
@@ -149,12 +153,8 @@ def _is_whole(text: str) -> bool:
     return re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text) is not None and -(2**63) <= int(text) < 2**63
 
 
-def _check_labels(y: NDArray[Any], name: str, written: Written) -> None:
-    """Refuse texts of which nearly every row has another: nobody would call them classes.
-
-    Raises:
-        Problem: With one of them.
-    """
+def _refuse_free_texts(y: NDArray[Any], name: str, written: Written) -> None:
+    """Refuse texts of which nearly every row has another: nobody would call them classes."""
     count = len(np.unique(y))
     if count > FEW and count > len(y) / 2:
         seen = lookalike(Counter(map(str, y.tolist())), written)
@@ -166,7 +166,7 @@ def _check_labels(y: NDArray[Any], name: str, written: Written) -> None:
         )
 
 
-def _plain(column: Any) -> Any:
+def _without_categories(column: Any) -> Any:
     """Return categories as what they are categories of."""
     import pyarrow as pa
 
@@ -182,9 +182,6 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source) 
     Raises:
         Problem: If one was not in training.
     """
-    from natpn.tabular.cells import is_missing, text_of
-    from natpn.tabular.texts import TRUTHS, is_mark
-
     places = {text_of(label): place for place, label in enumerate(classes.tolist())}
 
     def place_of(value: Any) -> int:
@@ -194,7 +191,7 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source) 
         text = text_of(value if truth is None else truth)
         return places.get(text, places.get(text.strip(), _MISSING if is_mark(text) else _UNKNOWN))
 
-    found = _plain(column).dictionary_encode()
+    found = _without_categories(column).dictionary_encode()
     distinct = found.dictionary.to_pylist()
     table = np.array([*map(place_of, distinct), _MISSING])
     codes = found.indices.fill_null(len(distinct)).to_numpy()
@@ -210,11 +207,7 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source) 
 
 
 def check_support(family: Any, targets: Targets, name: str, source: Source) -> None:
-    """Raise if a family cannot have such targets.
-
-    Raises:
-        Problem: With the first that it cannot have.
-    """
+    """Raise if a family cannot have such targets."""
     import torch
 
     from natpn.distributions import SupportError

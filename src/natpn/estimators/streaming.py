@@ -9,6 +9,7 @@
 Rows whose target is missing are left out.
 """
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,10 +26,11 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import listed, nearest
 from natpn.data import Files, Piece
+from natpn.distributions import SupportError
 from natpn.estimators.rows import ENOUGH
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
-from natpn.training.data import FoldedRows, Rows
+from natpn.training.batches import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
 SAMPLE = 200_000
@@ -217,6 +219,32 @@ class Encoded:
 
 
 @contextmanager
+def located(piece: Piece) -> Iterator[None]:
+    """Let errors about a batch name the file.
+
+    Raises:
+        ValueError: With the file, the column and the cure.
+    """
+    try:
+        yield
+    except CellError as error:
+        raise ValueError(f"{piece.path}, column {error.column!r}: {error.problem}") from None
+    except SupportError as error:
+        raise ValueError(
+            f"{piece.path}: y: expected {error.expected}, got {error.got}; correct it, or choose another family"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{piece.path}: {error}") from None
+
+
+def check_targets(share: Share, numbers: Callable[[Any], NDArray[np.float64]]) -> None:
+    """Raise with the file in which the first target is that the family cannot have."""
+    for piece, _, part in share.parts():
+        with located(piece):
+            numbers(part[share.target])
+
+
+@contextmanager
 def encode(
     share: Share,
     found: Survey,
@@ -238,14 +266,10 @@ def encode(
     folds, kept = [], []
     with Store(found.inputs.shape[0]) as store:
         for piece, _, part in share.parts():
-            try:
+            with located(piece):
                 x, y = found.inputs.transform(part.select(share.features)), numbers(part[share.target])
-            except CellError as error:
-                raise ValueError(f"{piece.path}, column {error.column!r}: {error.problem}") from None
-            except ValueError as error:
-                raise ValueError(f"{piece.path}: {error}") from None
             seen = targets.standardise(y).numpy()
-            key = content_key(x, seen)
+            key = row_keys(part)
             fold = held_out.folds(key)
             store.append(x[fold < ASIDE], seen[fold < ASIDE])
             folds.append(fold[fold < ASIDE])
@@ -276,11 +300,24 @@ def _with_held_out(train: StoredRows, own: list[Tensor], held_out: HeldOut) -> E
     return Encoded(train, FoldedRows(Rows(x, seen), members), *calibration, folds)
 
 
-def content_key(x: NDArray[np.float32], y: NDArray[np.float32]) -> NDArray[np.uint64]:
+def row_keys(table: pa.Table) -> NDArray[np.uint64]:
     """Return a number for each row that depends on its content alone, spread evenly over 64 bits."""
-    words = np.concatenate([x, y.reshape(len(y), -1)], 1, dtype=np.float32).view(np.uint32).astype(np.uint64)
-    factors = np.random.default_rng(0).integers(0, 2**63, words.shape[1], dtype=np.uint64) * 2 + 1
-    return mixed_bits((words * factors).sum(1, dtype=np.uint64))
+    keys = np.zeros(len(table), np.uint64)
+    for column in table.columns:
+        whole = column.combine_chunks()
+        if pa.types.is_dictionary(whole.type) or pa.types.is_string(whole.type) or pa.types.is_large_string(whole.type):
+            coded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
+            texts = [
+                hashlib.blake2b(str(text).encode(), digest_size=8).digest() for text in coded.dictionary.to_pylist()
+            ]
+            places = coded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.intp)
+            bits = np.frombuffer(b"".join(texts) + bytes(8), np.uint64)[places]
+        else:
+            whole_numbers = pa.types.is_temporal(whole.type) or pa.types.is_boolean(whole.type)
+            plain = whole.cast(pa.int64(), safe=False) if whole_numbers else whole
+            bits = plain.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy().view(np.uint64)
+        keys = mixed_bits(keys ^ mixed_bits(bits))
+    return keys
 
 
 def mixed_bits(key: NDArray[np.uint64]) -> NDArray[np.uint64]:

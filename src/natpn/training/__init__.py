@@ -1,6 +1,6 @@
 """Training: `fit` runs a scheme, a list of phases, on a network or an ensemble; `minimise` one descent on any loss."""
 
-from natpn.training.data import Data
+from natpn.training.batches import Data
 from natpn.training.descent import Descent
 from natpn.training.fitting import SCHEMES, Scheme, fit, minimise
 from natpn.training.losses import Trainee

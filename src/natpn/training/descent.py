@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from natpn import parallel
+from natpn.training.batches import Source
 from natpn.training.by_hand import Adam, FlatParameters
-from natpn.training.data import Source
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 

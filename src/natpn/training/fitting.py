@@ -11,7 +11,7 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.data import Data, Rows, Source, folded, source
+from natpn.training.batches import Data, Rows, Source, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.paper import Paper

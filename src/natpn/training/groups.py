@@ -18,7 +18,7 @@ from torch import Tensor
 
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.align import STEEPNESS, USUAL, set_steepness
-from natpn.training.data import Rows
+from natpn.training.batches import Rows
 from natpn.training.latents import Latents
 
 FEWEST = 200

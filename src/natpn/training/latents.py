@@ -7,7 +7,7 @@ from torch import Tensor
 
 from natpn import parallel
 from natpn.network import NaturalPosteriorNetwork
-from natpn.training.data import Rows, Source
+from natpn.training.batches import Rows, Source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import DensityLoss
 from natpn.training.session import Session

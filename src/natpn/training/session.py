@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from natpn import parallel
 from natpn.families import Family
 from natpn.outputs import Kind, replacing
-from natpn.training.data import Data, Source, digest, fingerprint
+from natpn.training.batches import Data, Source, digest, fingerprint
 
 FILE = "training.pt"
 _MARK = b"natpn checkpoint\n"

@@ -26,7 +26,7 @@ from natpn.encoders import TabularEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.network.ensemble import stackable
 from natpn.training.align import refit_noise, set_budget, set_steepness, share_noise
-from natpn.training.data import FoldedRows, Rows, Source
+from natpn.training.batches import FoldedRows, Rows, Source
 from natpn.training.descent import Descent, descend
 from natpn.training.groups import choose, divide
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare

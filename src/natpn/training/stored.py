@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from natpn import parallel
-from natpn.training.data import Batch, Function
+from natpn.training.batches import Batch, Function
 
 BLOCK = 8_192
 """Rows that are read at once."""

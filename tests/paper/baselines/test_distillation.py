@@ -42,6 +42,7 @@ def test_smoothed_probabilities_sum_to_one():
     assert_allclose(p, [[0.98, 0.01, 0.01]])
 
 
+@pytest.mark.slow
 def test_it_answers_like_the_ensemble():
     X, y = clusters(400, spread=0.6)
     student = EnD2Classifier(ensemble_size=3, max_epochs=25, random_state=0).fit(X, y)

@@ -43,6 +43,7 @@ def test_the_loss_is_the_expected_cross_entropy_less_entropy():
     assert_allclose(found.detach(), -expected - 0.1 * entropy, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_evidence_is_found_at_the_data_and_gone_far_from_it():
     X, y = clusters(300)
     model = PostNetClassifier(max_epochs=40, random_state=0).fit(X, y)

@@ -35,6 +35,7 @@ def test_noise_is_new_in_training_and_the_same_in_validation():
     assert torch.equal(loss.eval()._outside(x), loss._outside(x))
 
 
+@pytest.mark.slow
 def test_it_knows_training_rows_and_not_what_it_was_told_to_be_far():
     X, y = clusters(300)
     ood = np.random.default_rng(0).normal(6.0, 1.0, size=(300, 2))

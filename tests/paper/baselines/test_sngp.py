@@ -88,6 +88,7 @@ def test_the_loss_is_that_of_the_posterior_mode():
     assert_allclose(PosteriorModeLoss(network, 40.0).eval()(x, y).mean().detach(), want.detach(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_uncertainty_grows_away_from_the_data():
     X, y = clusters(400)
     model = SNGPClassifier(max_epochs=40, random_state=0).fit(X, y)

@@ -13,9 +13,9 @@ from natpn_paper.baselines import BASELINES
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
 from natpn_paper.experiments import EXPERIMENTS, execute, paper_tables, published
 from natpn_paper.experiments.base import Run
-from natpn_paper.experiments.models import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
 from natpn_paper.experiments.registry import DRAWINGS
 from natpn_paper.experiments.studies import BUDGETS, ROWS
+from natpn_paper.experiments.table_rows import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
 from natpn_paper.results.tables import tables
 
 HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()

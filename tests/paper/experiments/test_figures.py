@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from natpn_paper import datasets, experiments
-from natpn_paper.experiments import Run, depth_maps, execute, histograms, latent_space, shift, toy
-from natpn_paper.experiments.drawing import chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS, build
+from natpn_paper.experiments import Run, depth_maps, execute, histograms, latent_space, shift, toy_uncertainty
+from natpn_paper.experiments.drawing import first_lines, numbers, rounded
 from natpn_paper.experiments.registry import DRAWINGS, EXPERIMENTS
+from natpn_paper.experiments.table_rows import NETWORKS, build
 
 DATA = Path(os.environ.get("NATPN_DATA", "nowhere"))
 real = pytest.mark.skipif(not DATA.is_dir(), reason="NATPN_DATA names no directory")
@@ -87,13 +87,13 @@ def test_numbers_survive_json():
 
 def test_the_first_line_of_a_model_is_drawn():
     lines = [{"data": "a", "model": "m", "seed": s} for s in (3, 4)] + [{"data": "b", "model": "m", "seed": 5}]
-    assert chosen(lines, "a") == {"m": lines[0]}
-    assert parts(lines) == [("a", "m"), ("b", "m")]
+    assert list(first_lines(lines)) == [("a", "m"), ("b", "m")]
+    assert first_lines(lines)["a", "m"] == lines[0]
 
 
 def test_the_plane_is_not_transposed():
     """A class lies round (0, 2), and nothing near (3, 0)."""
-    values = chosen(quick("toy-uncertainty"), "toy-classification")["NatPN"]["values"]
+    values = first_lines(quick("toy-uncertainty"))["toy-classification", "NatPN"]["values"]
     side, epistemic = numbers(values["side"]), numbers(values["epistemic"])
     assert epistemic.shape == (60, 60)
     zero, three = (int(np.abs(side - place).argmin()) for place in (0, 3))
@@ -102,7 +102,7 @@ def test_the_plane_is_not_transposed():
 
 
 def test_bands_are_wide_where_nothing_is_known():
-    values = chosen(quick("toy-uncertainty"), "toy-regression")["NatPN"]["values"]
+    values = first_lines(quick("toy-uncertainty"))["toy-regression", "NatPN"]["values"]
     low, middle, high = numbers(values["predictive"])
     assert (low < middle).all()
     assert (middle < high).all()
@@ -129,7 +129,7 @@ def test_confidence_is_the_sum_of_alpha_or_the_highest_probability():
     data = datasets.load("toy-classification", limit=60)
     X, y = data.train
     for name in ("NatPN", "PostNet", "Dropout"):
-        model = build(Run("", "", name, 0, quick=True), "classes", (2,), toy.SETTING).fit(X, y)
+        model = build(Run("", "", name, 0, quick=True), "classes", (2,), toy_uncertainty.SETTING).fit(X, y)
         found = model.predict_dist(X)
         if name == "NatPN":
             expected = (found.posterior.n[:, None] * found.posterior.mean_statistics).sum(1).numpy()

@@ -7,7 +7,7 @@ import torch
 
 from natpn_paper.experiments import Run, execute, inference_time, published
 from natpn_paper.experiments.inference_time import CIFAR10, EXPERIMENT, MODELS, NYU
-from natpn_paper.experiments.models import is_single_pass, plain_name
+from natpn_paper.experiments.table_rows import is_single_pass, plain_name
 from natpn_paper.experiments.timing import milliseconds
 
 

@@ -63,7 +63,7 @@ def test_only_readings_are_scored():
     depth = with_gaps((4, 20, 30))
     X = np.concatenate([np.full((1, 3, 20, 30), float(i)) for i in range(4)])
     splits = Splits("nyu", (X, depth), (X, depth), (X, depth), {"LSUN classroom": X + 10, "KITTI": X + 2}, None, None)
-    found = nyu.score(Fixed(depth), splits)
+    found = nyu.score_pictures(Fixed(depth), splits)
     assert found["RMSE"] == pytest.approx(50)  # in cm
     assert found["Calibration"] < 5
     assert found["LSUN Alea."] == 100

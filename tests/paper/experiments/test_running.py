@@ -52,7 +52,7 @@ def wait_for_lines(path, count):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_run_is_one_line_and_is_not_made_again(small, tmp_path, jobs):
     path, runs, told = tmp_path / "deep" / "results.jsonl", small.runs(3), []
     assert run_all(runs[:4], path, jobs, on_result=told.append) == 0
@@ -106,7 +106,7 @@ def test_a_damaged_line_is_named(small, tmp_path, text):
         read_lines(path)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_that_fails_is_told_and_the_others_go_on(small, tmp_path, monkeypatch, jobs):
     monkeypatch.setenv("SMALL_BAD", "Dropout")
     path, told = tmp_path / "results.jsonl", []
@@ -122,6 +122,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(small, tmp_path, monkeypa
     assert set(keys(read_lines(path))) == {("there", m, s) for m in ("NatPN", "NatPN (paper)") for s in (0, 1)}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_ends_the_command_in_one_sentence(tmp_path):
     process = begin(tmp_path, "--seeds", 2, "--jobs", 2, SMALL_BAD="end NatPN")
     _, err = process.communicate(timeout=100)
@@ -130,6 +131,7 @@ def test_a_worker_that_is_killed_ends_the_command_in_one_sentence(tmp_path):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_runs_end_when_the_command_is_killed(tmp_path):
     process = begin(tmp_path, "--seeds", 4, "--jobs", 2, SMALL_SECONDS="2")
     wait_for_lines(tmp_path / "reproduce" / "results.jsonl", 1)

@@ -132,7 +132,7 @@ def test_the_list_has_every_table_and_its_state(there):
     run("reproduce", "small", "--seeds", 1, "--models", "NatPN", "--limit", 2000)
     for result in (run("reproduce", "--list", "--seeds", 2), run("reproduce", "--seeds", 2)):
         assert result.exit_code == 0
-        for name in (*EXPERIMENTS, *published.tables()):
+        for name in (*EXPERIMENTS, *published.table_names()):
             assert name in result.stdout
         lines = result.stdout.splitlines()
         at = next(i for i, row in enumerate(lines) if row.startswith("small "))

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, registry
-from natpn_paper.experiments.published import scores
-from natpn_paper.experiments.published import tables as paper_tables
-from natpn_paper.results.figures import drawings
+from natpn_paper.experiments.published import scores, table_names
 from natpn_paper.results.html_page import page
 from natpn_paper.results.listing import legend, markdown, read_notes, summary, text
+from natpn_paper.results.svg_figures import drawings
 from natpn_paper.results.tables import tables
 from natpn_paper.results.tally import agreement, best_single_pass, counted, total
 from natpn_paper.results.words import about
@@ -119,7 +118,7 @@ def test_every_table_of_the_paper_is_shown_with_its_figures():
     lines = everything()
     found = tables(lines)
     filled = {view.table for experiment in EXPERIMENTS.values() for view in experiment.views}
-    assert filled <= set(paper_tables())
+    assert filled <= set(table_names())
     assert {table.view.table for table in found} == filled
     assert len({table.name for table in found}) == len(found) == sum(len(e.views) for e in EXPERIMENTS.values())
     written, html = markdown(found, agreement(lines)), page(found, agreement(lines))

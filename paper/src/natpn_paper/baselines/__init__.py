@@ -10,9 +10,9 @@ from typing import Any
 from natpn.choices import check_choice
 from natpn.estimators import NatPNClassifier, NatPNRegressor
 from natpn_paper.baselines.base import Baseline
+from natpn_paper.baselines.deep_ensemble import EnsembleClassifier, EnsembleRegressor
 from natpn_paper.baselines.distillation import EnD2Classifier
 from natpn_paper.baselines.dropout import DropoutClassifier, DropoutRegressor
-from natpn_paper.baselines.ensemble import EnsembleClassifier, EnsembleRegressor
 from natpn_paper.baselines.evidential import EvRegRegressor
 from natpn_paper.baselines.posterior_network import PostNetClassifier
 from natpn_paper.baselines.prior_network import RPriorNetClassifier

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from natpn.estimators.data import Prepared
 from natpn_paper.baselines.base import Settings
 from natpn_paper.baselines.checks import check_count, check_number, check_share
+from natpn_paper.baselines.deep_ensemble import Members
 from natpn_paper.baselines.dirichlet import DirichletClassifier, alpha_of, log_density
-from natpn_paper.baselines.ensemble import Members
 from natpn_paper.baselines.plain_network import NetworkLoss
 
 _CHUNK = 4096

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from natpn_paper.experiments import nyu
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.drawing import Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS
+from natpn_paper.experiments.drawing import Line, first_lines, numbers, rounded
+from natpn_paper.experiments.table_rows import NETWORKS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +32,7 @@ def run_one(run: Run) -> Outcome:
     """Make a run."""
     from natpn_paper.experiments import pixels
 
-    data = pixels.load(run)
+    data = pixels.load_pictures(run)
     model = pixels.train(run, data)
     sources = {"test": data.test, "validation": data.validation, "training": data.train}
     chosen = {
@@ -72,7 +72,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw a row for each model and picture."""
     from matplotlib.figure import Figure
 
-    wanted = [chosen(lines, data)[model] for data, model in parts(lines)]
+    wanted = first_lines(lines).values()
     rows = [(line["model"], sample) for line in wanted for sample in line["values"]["samples"]]
     figure = Figure(figsize=(14, 2.2 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 1 + len(_MAPS), squeeze=False)

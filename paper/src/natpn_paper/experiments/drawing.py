@@ -26,21 +26,15 @@ def numbers(values: Any) -> Any:
     return np.asarray(values, dtype=np.float64)
 
 
-def chosen(lines: Sequence[Line], data: str) -> dict[str, Line]:
-    """Return the first line of each model on a part of the data."""
-    found: dict[str, Line] = {}
-    for line in lines:
-        if line["data"] == data:
-            found.setdefault(line["model"], line)
-    return found
-
-
-def parts(lines: Sequence[Line]) -> list[tuple[str, str]]:
-    """Return all pairs of data and model in the lines, in their order.
+def first_lines(lines: Sequence[Line]) -> dict[tuple[str, str], Line]:
+    """Return the first line of each pair of data and model, in the order of the lines.
 
     Raises:
         ValueError: If there are no lines.
     """
     if not lines:
         raise ValueError("lines: expected at least one result to draw, got none: run the experiment first")
-    return list(dict.fromkeys((line["data"], line["model"]) for line in lines))
+    found: dict[tuple[str, str], Line] = {}
+    for line in lines:
+        found.setdefault((line["data"], line["model"]), line)
+    return found

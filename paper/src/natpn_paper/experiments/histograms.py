@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from natpn_paper import datasets
 from natpn_paper.experiments import nyu
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.drawing import COLOURS, Line, first_lines, numbers, rounded
 from natpn_paper.experiments.paper_tables import MNIST_SETTING
+from natpn_paper.experiments.table_rows import NETWORKS, fitted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def _depths(run: Run) -> Outcome:
     from natpn.model.answers import as_floats
     from natpn_paper.experiments import pixels
 
-    data = pixels.load(run)
+    data = pixels.load_pictures(run)
     model = pixels.train(run, data)
 
     def entropy(pictures: Any) -> Floats:
@@ -79,12 +79,11 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw one histogram for each data set and model."""
     from matplotlib.figure import Figure
 
-    rows = parts(lines)
+    rows = first_lines(lines)
     columns = min(2, len(rows))
     figure = Figure(figsize=(5.5 * columns, 3.6 * -(-len(rows) // columns)), layout="constrained")
     axes = figure.subplots(-(-len(rows) // columns), columns, squeeze=False).flat
-    for axis, (data, model) in zip(axes, rows, strict=False):
-        line = chosen(lines, data)[model]
+    for axis, ((data, model), line) in zip(axes, rows.items(), strict=False):
         edges = numbers(line["values"]["edges"])
         for i, (name, shares) in enumerate(line["values"]["shares"].items()):
             style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _STYLES[i % len(_STYLES)]}

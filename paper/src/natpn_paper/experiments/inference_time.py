@@ -1,7 +1,7 @@
 """Table 6: the milliseconds that a batch takes. `natpn_paper.experiments.timing` measures them."""
 
 from natpn_paper.experiments.base import Experiment, Outcome, Run, View
-from natpn_paper.experiments.models import NETWORKS
+from natpn_paper.experiments.table_rows import NETWORKS
 
 CIFAR10, NYU = "CIFAR-10 (batch size 4,096)", "NYU Depth v2 (batch size 4)"
 MODELS = ("Dropout", "Ensemble", "NatPE", "Encoder", "R-PriorNet", "EnD2", "PostNet", "EvReg", *NETWORKS)

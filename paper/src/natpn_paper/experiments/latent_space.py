@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.drawing import COLOURS, Line, first_lines, numbers, rounded
 from natpn_paper.experiments.paper_tables import MNIST_SETTING
+from natpn_paper.experiments.table_rows import NETWORKS, fitted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw a row for each model and perplexity: on the left the data set of each point, on the right its evidence."""
     from matplotlib.figure import Figure
 
-    wanted = [chosen(lines, data)[model] for data, model in parts(lines)]
+    wanted = first_lines(lines).values()
     rows = [(line, p) for line in wanted for p in line["values"]["places"]]
     figure = Figure(figsize=(9, 3.6 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from natpn_paper.datasets import Splits
 from natpn_paper.experiments.base import ROC, Experiment, Outcome, Run, View
-from natpn_paper.experiments.models import NETWORKS
+from natpn_paper.experiments.table_rows import NETWORKS
 
 if TYPE_CHECKING:
     from natpn_paper.experiments.pixels import PixelModel
@@ -24,7 +24,7 @@ _NAMES = {"LSUN classroom": "LSUN"}  # the first of the two scores in the paper'
 _CENTIMETRES = 100
 
 
-def score(model: "PixelModel", data: Splits) -> dict[str, float]:
+def score_pictures(model: "PixelModel", data: Splits) -> dict[str, float]:
     """Score readings of the test pictures, and pictures against every OOD set that is there."""
     from natpn import metrics
 
@@ -65,8 +65,8 @@ def run_one(run: Run) -> Outcome:
     """Make a run."""
     from natpn_paper.experiments import pixels
 
-    data = pixels.load(run)
-    return Outcome(score(pixels.train(run, data), data), note=describe(data))
+    data = pixels.load_pictures(run)
+    return Outcome(score_pictures(pixels.train(run, data), data), note=describe(data))
 
 
 EXPERIMENT = Experiment(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from natpn_paper.experiments.base import ROC, Experiment, Outcome, Run, View
-from natpn_paper.experiments.models import CLASSES, IMAGES, NUMBERS, SINGLE_NUMBERS, Setting, fitted
+from natpn_paper.experiments.table_rows import CLASSES, IMAGES, NUMBERS, SINGLE_NUMBERS, Setting, fitted
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Pre
 from natpn.network.default import COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE
 from natpn.training import Descent, Paper, Staged, fit, minimise
 from natpn_paper import datasets
+from natpn_paper.baselines.deep_ensemble import Members
 from natpn_paper.baselines.dropout import DropoutNetwork
-from natpn_paper.baselines.ensemble import Members
 from natpn_paper.baselines.evidential import EvidentialLoss, read_parameters
 from natpn_paper.baselines.members import mixture
 from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
@@ -53,7 +53,7 @@ _FINE_TUNING = 10
 _DENSITY_ROWS = 2_048
 
 
-def load(run: Run) -> Splits:
+def load_pictures(run: Run) -> Splits:
     """Load NYU Depth v2 at a small size, with at most `PICTURES` of each part unless the run has a limit."""
     return datasets.load("nyu", seed=run.seed, limit=run.limit or PICTURES, size=SIZE)
 

@@ -30,7 +30,7 @@ def scores(table: str, trained_on: str = "") -> dict[tuple[str, str], Score]:
     return found
 
 
-def tables() -> tuple[str, ...]:
+def table_names() -> tuple[str, ...]:
     """Return the names of all tables."""
     return tuple(dict.fromkeys(row["table"] for row in _rows()))
 

@@ -12,14 +12,14 @@ from natpn_paper.experiments import (
     paper_tables,
     shift,
     studies,
-    toy,
+    toy_uncertainty,
 )
 from natpn_paper.experiments.base import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
-        toy.EXPERIMENT,
+        toy_uncertainty.EXPERIMENT,
         paper_tables.SENSORLESS_DRIVE,
         paper_tables.CIFAR10,
         paper_tables.BIKE_SHARING,
@@ -37,6 +37,6 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 DRAWINGS: dict[str, Callable[..., Any]] = {
-    figure.EXPERIMENT.name: figure.draw for figure in (toy, shift, latent_space, histograms, depth_maps)
+    figure.EXPERIMENT.name: figure.draw for figure in (toy_uncertainty, shift, latent_space, histograms, depth_maps)
 }
 """For each figure, the function that draws it with matplotlib from JSON lines."""

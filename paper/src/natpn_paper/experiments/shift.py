@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.drawing import COLOURS, MARKERS, Line, numbers, rounded
-from natpn_paper.experiments.drawing import parts as parts_of
-from natpn_paper.experiments.models import NETWORKS, fitted
+from natpn_paper.experiments.drawing import COLOURS, MARKERS, Line, first_lines, numbers, rounded
 from natpn_paper.experiments.paper_tables import CIFAR10_QUICK_ROWS, CIFAR10_SETTING
+from natpn_paper.experiments.table_rows import NETWORKS, fitted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +80,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw accuracy on the left and the change of confidence on the right, with the spread over seeds."""
     from matplotlib.figure import Figure
 
-    models = list(dict.fromkeys(model for _, model in parts_of(lines)))
+    models = list(dict.fromkeys(model for _, model in first_lines(lines)))
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     axes = figure.subplots(1, 2)
     for i, model in enumerate(models):

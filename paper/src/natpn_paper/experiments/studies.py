@@ -10,7 +10,6 @@ from itertools import product
 from typing import Any
 
 from natpn_paper.experiments.base import Experiment, Outcome, Run, View
-from natpn_paper.experiments.models import Setting, encoder, paper_scheme
 from natpn_paper.experiments.paper_tables import (
     BIKE_COLUMNS,
     BIKE_OOD,
@@ -21,6 +20,7 @@ from natpn_paper.experiments.paper_tables import (
     MNIST_OOD,
     MNIST_SETTING,
 )
+from natpn_paper.experiments.table_rows import Setting, encoder, paper_scheme
 
 BUDGETS = {"I": "constant", "II": "rows", "III": "exp_half", "IV": "exp", "V": "normal"}
 FLOWS = ("8/0", "16/0", "0/4", "0/8")

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from natpn import encoders, families
 from natpn.densities import RadialFlow
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction, default_network
+from natpn_paper.baselines.deep_ensemble import Members
 from natpn_paper.baselines.dropout import DropoutNetwork
-from natpn_paper.baselines.ensemble import Members
 from natpn_paper.baselines.plain_network import PlainNetwork
 from natpn_paper.baselines.posterior_network import PosteriorNetwork
 from natpn_paper.experiments import pixels

@@ -26,7 +26,7 @@ def overview(
         yield f"{name:<{first}}  {state:>{second}}  {experiment.title}"
         yield f"{'':<{first}}  {'':>{second}}  {'; '.join(_details(experiment, lines, quick))}"
     filled = {view.table for experiment in experiments.values() for view in experiment.views}
-    rest = [table for table in published.tables() if table not in filled]
+    rest = [table for table in published.table_names() if table not in filled]
     if rest:
         yield f"Tables of the paper that no experiment fills: {', '.join(rest)}."
 

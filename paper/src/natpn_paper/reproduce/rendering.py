@@ -11,9 +11,9 @@ from natpn.cli.output_files import PAGE, check_output, write_text
 from natpn.cli.printing import Problem, note, of_system, say
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
-from natpn_paper.results.figures import Drawing, drawings
 from natpn_paper.results.html_page import page
 from natpn_paper.results.listing import TITLE, legend, markdown, read_notes, summary, text, without_table
+from natpn_paper.results.svg_figures import Drawing, drawings
 from natpn_paper.results.tables import tables
 from natpn_paper.results.tally import agreement
 

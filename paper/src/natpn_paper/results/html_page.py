@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from natpn_paper.results.figures import Drawing
+from natpn_paper.results.svg_figures import Drawing
 from natpn_paper.results.tables import Table
 from natpn_paper.results.tally import Agreement, counts
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread

@@ -8,7 +8,7 @@ that name.
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from natpn_paper.results.figures import Drawing
+from natpn_paper.results.svg_figures import Drawing
 from natpn_paper.results.tables import Cell, Table
 from natpn_paper.results.tally import Agreement, counts
 from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread

@@ -18,7 +18,7 @@ import numpy as np
 
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
 from natpn_paper.experiments.base import ROC
-from natpn_paper.experiments.models import is_single_pass, plain_name
+from natpn_paper.experiments.table_rows import is_single_pass, plain_name
 
 Line = Mapping[str, Any]
 Size = tuple[float, ...]  # rows and epochs

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from natpn_paper.experiments import EXPERIMENTS, Experiment, View, higher_is_better, published
-from natpn_paper.experiments.models import PAPER, is_single_pass
+from natpn_paper.experiments.table_rows import PAPER, is_single_pass
 from natpn_paper.results.tables import Cell, Line, Table, printed, tables
 
 TABULAR = ("sensorless-drive", "bike-sharing", "uci")

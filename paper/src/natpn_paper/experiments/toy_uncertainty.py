@@ -11,8 +11,8 @@ import numpy as np
 
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Experiment, Outcome, Run
-from natpn_paper.experiments.drawing import COLOURS, Line, chosen, numbers, parts, rounded
-from natpn_paper.experiments.models import NETWORKS, Setting, fitted
+from natpn_paper.experiments.drawing import COLOURS, Line, first_lines, numbers, rounded
+from natpn_paper.experiments.table_rows import NETWORKS, Setting, fitted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,14 +73,14 @@ def draw(lines: Sequence[Line]) -> "Figure":
     """Draw a row for each data set; each model has its noise on the left and its lack of knowledge on the right."""
     from matplotlib.figure import Figure
 
-    found = parts(lines)
+    found = first_lines(lines)
     rows, models = (list(dict.fromkeys(names)) for names in zip(*found, strict=True))
     figure = Figure(figsize=(4.4 * 2 * len(models), 3.5 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2 * len(models), squeeze=False)
     for i, data in enumerate(rows):
         for j, model in enumerate(models):
             pair = axes[i, 2 * j : 2 * j + 2]
-            line = chosen(lines, data).get(model)
+            line = found.get((data, model))
             if line is None:
                 for axis in pair:
                     axis.set_visible(False)

@@ -2,8 +2,8 @@
 
 import torch
 
-from natpn.training import data
-from natpn.training.data import LoadedRows, Rows
+from natpn.training import batches
+from natpn.training.batches import LoadedRows, Rows
 
 
 def double(x):
@@ -25,7 +25,7 @@ def test_rows_are_prepared_at_once_or_batch_by_batch(monkeypatch):
     want = all_of(Rows(2 * x, x[:, 0], x[:, 0]))
     assert_same(all_of(rows.prepared(double)), want)
     assert rows.prepared(double).x[1] == 2
-    monkeypatch.setattr(data, "_PREPARED", 79)
+    monkeypatch.setattr(batches, "_PREPARED", 79)
     assert_same(all_of(rows.prepared(double)), want)
     assert rows.prepared(double).x is x
     assert rows.prepared(lambda x: x) is rows
