@@ -42,7 +42,9 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     environment = ENVIRONMENT | {"PATH": f"{command.parent}:{ENVIRONMENT['PATH']}"}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = "\n".join([*BLOCKS, *only_in_the_readme()]).replace("8000", port)
+    assert "natpn serve" in BLOCKS[-2]
+    # Before the server: bash would tell of its end if more than one command followed.
+    script = "\n".join([*BLOCKS[:-2], *only_in_the_readme(), *BLOCKS[-2:]]).replace("8000", port)
     done = subprocess.run(
         ["bash", "-euc", "set -m\n" + script], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
