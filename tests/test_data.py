@@ -1,12 +1,13 @@
 """Files of Parquet as one table: order, partitions, and errors that name the file."""
 
+import gc
 import os
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from natpn.data import Files, parquet
+from natpn.data import Files, csv, open_files, parquet
 
 
 def table(start: int = 0, n: int = 10, **columns) -> pa.Table:
@@ -131,7 +132,7 @@ def test_nothing_there(tmp_path, name, message):
 
 def test_other_files_in_the_directory_are_named(place):
     (place / "notes.txt").write_text("x")
-    with pytest.raises(ValueError, match=r"notes\.txt: expected Parquet files alone in .*; move it away, or give a"):
+    with pytest.raises(ValueError, match=r"notes\.txt: expected names that end with .*; move it away, or give a"):
         parquet(place)
 
 
@@ -140,3 +141,42 @@ def test_a_fingerprint_tells_changed_files(place):
     assert parquet(place).fingerprint == before
     pq.write_table(table(7), place / "part-1.parquet")
     assert parquet(place).fingerprint != before
+
+
+def test_csv_files_are_converted_and_gone_afterwards(tmp_path):
+    (tmp_path / "1.csv").write_text("a,b\n1,x\n2,\n")
+    (tmp_path / "2.csv").write_text("b,a\ny,1.5\n")
+    files = open_files(tmp_path)
+    assert files.schema.types == [pa.float64(), pa.string()]
+    assert values(files) == [1, 2, 1.5]
+    assert values(files, "b") == ["x", None, "y"]
+    before, place = files.fingerprint, files.scratch.name
+    assert os.path.exists(place)
+    del files
+    gc.collect()
+    assert not os.path.exists(place)
+    assert csv(tmp_path).fingerprint == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a,b\n1\n", "2.csv: it cannot be read as CSV .*columns"), ("a,c\n1,2\n", "2.csv: it lacks the column 'b'"),
+     ("a,b\nn,x\n", "2.csv: the column 'a' is string, but int64 in .*1.csv")],
+)  # fmt: skip
+def test_csv_files_that_do_not_fit_are_named(tmp_path, text, message):
+    (tmp_path / "1.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "2.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        open_files(tmp_path)
+
+
+def test_kinds_of_files_are_not_mixed(place):
+    (place / "x.csv").write_text("a,b\n1,x\n")
+    with pytest.raises(ValueError, match=r"part-0\.parquet: it is not of the same kind as .*x\.csv"):
+        open_files(place)
+
+
+def test_some_columns_of_which_some_are_texts(place):
+    files = parquet(place).select(["b", "a"], texts=["a"])
+    assert files.names == ["b", "a"]
+    assert values(files)[:3] == ["0", "1", "2"]

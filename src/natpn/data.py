@@ -11,17 +11,24 @@ import glob
 import hashlib
 import os
 import re
+import shutil
+import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 MEMORY = 2 * 2**30
 """Bytes that a fit may use."""
+
+PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 
 BATCH = 65_536
 """Rows that are read at once."""
@@ -55,6 +62,8 @@ class Files:
         places: The values of partitions, by file and column.
         stamps: Size and time of each file when it was first looked at.
         memory: How many bytes a fit may use beyond what it has when it begins.
+        scratch: The directory of files that were converted, which goes when nothing needs it any more.
+        origin: A hash of the files that they were converted from.
     """
 
     schema: pa.Schema
@@ -62,6 +71,8 @@ class Files:
     places: dict[str, dict[str, Any]] = field(default_factory=dict, repr=False)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     memory: int = MEMORY
+    scratch: "_Scratch | None" = field(default=None, repr=False)
+    origin: str = field(default="", repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -82,12 +93,17 @@ class Files:
     @property
     def fingerprint(self) -> str:
         """A hash of names, sizes and times of the files, to know them again."""
-        return hashlib.sha256(repr(sorted(self.stamps.items())).encode()).hexdigest()
+        return self.origin or hashlib.sha256(repr(sorted(self.stamps.items())).encode()).hexdigest()
+
+    def select(self, names: Sequence[str], texts: Sequence[str] = ()) -> "Files":
+        """Return some of the columns, of which some are read as texts."""
+        kept = [self.schema.field(name) for name in names]
+        return replace(self, schema=pa.schema([f.with_type(pa.string()) if f.name in texts else f for f in kept]))
 
     def of(self, path: str) -> "Files":
         """Return one of the files."""
         own = tuple(piece for piece in self.pieces if piece.path == path)
-        return Files(self.schema, own, {path: self.places.get(path, {})}, {path: self.stamps[path]}, self.memory)
+        return replace(self, pieces=own, places={path: self.places.get(path, {})}, stamps={path: self.stamps[path]})
 
     def batches(
         self, columns: Sequence[str] | None = None, pieces: Iterable[Piece] | None = None, size: int = BATCH
@@ -132,8 +148,7 @@ def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: i
     Raises:
         ValueError: If there is no such file, a file is damaged, or the files have different columns.
     """
-    given = [path] if isinstance(path, (str, PathLike)) else list(path)
-    files = list(dict.fromkeys(name for one in given for name in _listed(os.fspath(one))))
+    files = _all(path, PARQUET)
     stamps = {name: _stamp(name) for name in files}
     places = _partitions(files)
     pieces: list[Piece] = []
@@ -154,23 +169,91 @@ def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: i
         kind = pa.int64() if all(isinstance(v[column], int | None) for v in places.values()) else pa.string()
         schema = schema.append(pa.field(column, kind))
     if not pieces:
-        raise ValueError(f"{given[0]}: the files have no rows; give some that do")
+        raise ValueError(f"{files[0]}: the files have no rows; give some that do")
     return Files(schema, tuple(pieces), places, stamps, memory)
 
 
-def _listed(path: str) -> list[str]:
-    """Return the files that a path stands for, sorted by name."""
+def csv(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: int = MEMORY) -> Files:
+    """Return the rows of CSV files with headers, which are converted to Parquet in a scratch directory first.
+
+    Args:
+        path: As for `parquet`.
+        memory: How many bytes a fit may use beyond what it has when it begins.
+
+    Raises:
+        ValueError: If there is no such file, a file is damaged, or the files have different columns.
+    """
+    files = _all(path, CSV)
+    schemas = {}
+    for name in files:
+        with _converting(name):
+            schemas[name] = pacsv.open_csv(name).schema
+    schema = _common(schemas)
+    scratch = _Scratch()
+    options = pacsv.ConvertOptions(column_types=schema, strings_can_be_null=True)
+    made = []
+    for number, name in enumerate(files):
+        made.append(os.path.join(scratch.name, f"{number:06}-{os.path.basename(name)}.parquet"))
+        with _converting(name), pq.ParquetWriter(made[-1], schema) as writer:
+            for batch in pacsv.open_csv(name, convert_options=options):
+                writer.write_batch(batch.select(schema.names))
+    found = parquet(made, memory)
+    # The names, sizes and times of the originals tell whether they are the same; the copies are made anew each time.
+    stamps = repr([(name, _stamp(name)) for name in files])
+    return replace(found, scratch=scratch, origin=hashlib.sha256(stamps.encode()).hexdigest())
+
+
+def open_files(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: int = MEMORY) -> Files:
+    """Return the rows of Parquet files, or of CSV files if their names end so.
+
+    Raises:
+        ValueError: As by `parquet` and `csv`, or if there are files of both kinds.
+    """
+    given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    names = [name for one in given for name in _listed(os.fspath(one), (*PARQUET, *CSV))]
+    texts = [name for name in names if name.endswith(CSV)]
+    if texts and len(texts) < len(names):
+        other = next(name for name in names if not name.endswith(CSV))
+        raise ValueError(f"{other}: it is not of the same kind as {texts[0]}; give Parquet files or CSV files")
+    return csv(path, memory) if texts else parquet(path, memory)
+
+
+class _Scratch:
+    """A directory that goes with this object, or at the end of the process."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="natpn-csv-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
+@contextmanager
+def _converting(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"{path}: it cannot be read as CSV ({reason}); correct it, or leave it out") from None
+
+
+def _all(path: str | PathLike[str] | Sequence[str | PathLike[str]], endings: tuple[str, ...]) -> list[str]:
+    """Return all files, each once."""
+    given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    return list(dict.fromkeys(name for one in given for name in _listed(os.fspath(one), endings)))
+
+
+def _listed(path: str, endings: tuple[str, ...]) -> list[str]:
+    """Return the files that a path stands for, sorted by name; in directories they need one of the endings."""
     if os.path.isdir(path):
         found = [
             str(file)
             for file in Path(path).rglob("*")
             if file.is_file() and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
         ]
-        other = next((name for name in sorted(found) if not name.endswith((".parquet", ".pq"))), None)
+        other = next((name for name in sorted(found) if not name.endswith(endings)), None)
         if other is not None:
             raise ValueError(
-                f"{other}: expected Parquet files alone in {path}; move it away, or give a glob such as "
-                f"{os.path.join(path, '*.parquet')}"
+                f"{other}: expected names that end with {' or '.join(endings)} in {path}; move it away, or give a glob "
+                f"such as {os.path.join(path, '*' + endings[0])}"
             )
     elif os.path.exists(path):
         found = [path]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from natpn.cli.advice import remarks
 from natpn.cli.cell_texts import as_categories, infer, is_text, usable
+from natpn.cli.fit_files import bytes_of, fit_files, is_many
 from natpn.cli.formats import Source
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
 from natpn.cli.printing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
@@ -27,7 +28,7 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 
 
 @click.command("fit", short_help="Fit a model to a table.")
-@click.argument("data")
+@click.argument("data", nargs=-1, required=True)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
 @click.option("--out", required=True, metavar="DIRECTORY", help="Where to write the model.")
 @click.option(
@@ -56,8 +57,16 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
 )
 @click.option("--max-epochs", type=click.IntRange(1), help="Stop training after so many epochs; fewer are quicker.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:1.")
+@click.option(
+    "--memory",
+    default="2GB",
+    show_default=True,
+    metavar="SIZE",
+    help="How much memory may be used; more data than that is read in pieces.",
+)
+@click.option("--checkpoint", metavar="DIRECTORY", help="Where to note how far training is, and to go on from.")
 def fit_command(
-    data: str,
+    data: tuple[str, ...],
     target: str,
     out: str,
     task: str | None,
@@ -70,26 +79,48 @@ def fit_command(
     seed: int,
     max_epochs: int | None,
     device: str,
+    memory: str,
+    checkpoint: str | None,
 ) -> None:
     """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
 
     Prints how each column is read, the family of the target, the scores on rows that were held out, and where the model
     is. The model remembers how DATA is written.
 
+    DATA may also be a directory of Parquet or CSV files, a pattern such as 'trips/*.parquet', or several files. They
+    are read in pieces and need not fit into memory; numbers and dates have to be written plainly there.
+
     \b
     Example:
       natpn fit flats.csv --target rent --drop id --out rent
-      torchrun --nproc-per-node 4 -m natpn.cli fit big.parquet --target rent --out rent
+      natpn fit trips/ --target fare --out fare --checkpoint fare-run
+      torchrun --nproc-per-node 4 -m natpn fit trips/ --target fare --out fare
     """
     from natpn.estimators.numbers import choose_family
 
-    if data == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise Problem("Several processes cannot share standard input; give torchrun a file.")
-    check_data(data)
-    if is_first_process():
-        check_model_place(out, data)
+    path, most = data[0], bytes_of(memory)
+    if "-" in data and (len(data) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1):
+        raise Problem("Several files or processes cannot share standard input; give files.")
     said = said_classes(task or ("classes" if target in category else None), family)
-    source, X, column = read_training(data, how, target, drop, category)
+    options: dict[str, Any] = {
+        "prior": prior,
+        "ensemble_size": ensemble or "auto",
+        "max_epochs": max_epochs,
+        "random_state": seed,
+        "device": device,
+        "checkpoint_dir": checkpoint,
+    }
+    if is_many(data, most):
+        if how != Reading():
+            raise Problem("Options that say how values are written are for single files; leave them out.")
+        if is_first_process():
+            check_model_place(out, *data)
+        fit_files(data, target, out, said, drop, category, options | {"family": family or "auto"}, most)
+        return
+    check_data(path)
+    if is_first_process():
+        check_model_place(out, path)
+    source, X, column = read_training(path, how, target, drop, category)
     y, rows = fit_targets(column, target, source, said)
     source.tell_bad()
     if len(y) < 2:
@@ -99,13 +130,6 @@ def fit_command(
     if len(rows) < X.num_rows:
         note(f"{X.num_rows - len(rows):,} of {X.num_rows:,} rows have no {target!r} and are left out")
         X = X.take(rows)
-    options: dict[str, Any] = {
-        "prior": prior,
-        "ensemble_size": ensemble or "auto",
-        "max_epochs": max_epochs,
-        "random_state": seed,
-        "device": device,
-    }
     if y.dtype.kind == "f":
         options["family"] = family or "auto"
         check_support(choose_family(options["family"], y), (y, rows), target, source)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -46,6 +46,7 @@ class NatPNEstimator(DataEstimator):
 
     # Set by fit.
     model_: Model
+    held_out_rows: tuple[Tensor, NDArray[Any], Tensor | None]  # of files: encoded, targets, and which network held out
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class NatPNEstimator(DataEstimator):
         """Fit on rows that are read in pieces."""
         from natpn.estimators.streaming import HeldOut, Share, check_targets, encode, survey
 
-        share = Share.of(files, target)
+        share = Share.of(files, target, bool(self.verbose))
         parallel.start(parallel.choose_device(self.device or "cpu", nn.Module()))
         found = survey(share, isinstance(self, ClassifierMixin), seed)
         self.inputs_, self.n_features_in_ = found.inputs, len(share.features)
@@ -145,7 +146,7 @@ class NatPNEstimator(DataEstimator):
             self._set_model(model.calibrated_by_folds(rows.x, rows.folds))
         else:
             self._set_model(model.calibrated(rows.x, rows.y, conformal=self.calibrate is not None))
-        self._held_out_rows = rows.x, model.targets.as_known(rows.y), rows.folds
+        self.held_out_rows = rows.x, model.targets.as_known(rows.y), rows.folds
 
     def _fit(self, data: Prepared, seed: int) -> None:
         model = self._train(data.train, data.validation, seed)

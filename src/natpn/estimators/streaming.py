@@ -56,14 +56,16 @@ class Share:
         files: The files.
         features: The columns to predict from.
         target: The column to predict.
+        progress: Whether to show how far it is.
     """
 
     files: Files
     features: list[str]
     target: str
+    progress: bool = False
 
     @classmethod
-    def of(cls, files: Files, target: Any) -> "Share":
+    def of(cls, files: Files, target: Any, progress: bool = False) -> "Share":
         """Return the share of this process.
 
         Raises:
@@ -78,10 +80,25 @@ class Share:
         features = [name for name in files.names if name != target]
         if not features:
             raise ValueError(f"X: expected a column beside {target!r} to predict it from, got none")
-        return cls(files, features, target)
+        return cls(files, features, target, progress)
 
-    def parts(self) -> Iterator[tuple[Piece, NDArray[np.int64], pa.Table]]:
-        """Yield this process's rows that have a target, batch by batch: their row group, their numbers, and they."""
+    def parts(self, what: str) -> Iterator[tuple[Piece, NDArray[np.int64], pa.Table]]:
+        """Yield this process's rows that have a target, batch by batch: their row group, their numbers, and they.
+
+        Args:
+            what: What a progress bar calls it.
+        """
+        from tqdm import tqdm
+
+        show = self.progress and parallel.rank() == 0
+        total = self.files.n_rows // parallel.world_size()
+        with tqdm(total=total, desc=what, unit=" rows", unit_scale=True, disable=not show, leave=False) as bar:
+            for piece, index, part, read in self._parts():
+                bar.update(read)
+                if len(part):
+                    yield piece, index, part
+
+    def _parts(self) -> Iterator[tuple[Piece, NDArray[np.int64], pa.Table, int]]:
         pieces, size, rank = self.files.pieces, parallel.world_size(), parallel.rank()
         starts = np.cumsum([0, *(piece.n_rows for piece in pieces)])
         several = len(pieces) >= _SPLIT * size
@@ -93,8 +110,7 @@ class Share:
                 first += len(batch)
                 part = batch.slice(start, rows)
                 known = pc.is_valid(_without_nan(part[self.target]))
-                if pc.any(known).as_py():
-                    yield pieces[number], index[known.to_numpy()], part.filter(known)
+                yield pieces[number], index[known.to_numpy()], part.filter(known), rows
 
 
 def _dealt(pieces: tuple[Piece, ...], size: int) -> list[list[int]]:
@@ -145,7 +161,7 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     """
     seen, samples, found = TableParts(), [], []
     rate = SAMPLE / share.files.n_rows
-    for _, index, part in share.parts():
+    for _, index, part in share.parts("survey"):
         seen.add(part.select(share.features))
         found += [pc.unique(part[share.target].combine_chunks())] if classes else []
         chosen = np.ones(len(part), bool) if rate >= 1 else mixed(index.astype(np.uint64) + np.uint64(seed)) < rate
@@ -239,7 +255,7 @@ def located(piece: Piece) -> Iterator[None]:
 
 def check_targets(share: Share, numbers: Callable[[Any], NDArray[np.float64]]) -> None:
     """Raise with the file in which the first target is that the family cannot have."""
-    for piece, _, part in share.parts():
+    for piece, _, part in share.parts("check"):
         with located(piece):
             numbers(part[share.target])
 
@@ -265,7 +281,7 @@ def encode(
     """
     folds, kept = [], []
     with Store(found.inputs.shape[0]) as store:
-        for piece, _, part in share.parts():
+        for piece, _, part in share.parts("encode"):
             with located(piece):
                 x, y = found.inputs.transform(part.select(share.features)), numbers(part[share.target])
             seen = targets.standardise(y).numpy()

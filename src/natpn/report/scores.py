@@ -5,7 +5,7 @@ memory than their table. Every score is a total over these numbers: one entry in
 report read. A new score is one line there.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -249,19 +249,24 @@ def judge(model: Any, X: Any, y: Any, ood: Any = None) -> Judged:
         y: Their targets, in the form in which the model was given them.
         ood: Rows that are unlike training.
     """
+    judged = judge_answers(model.answers(X), y)
+    if ood is not None:
+        others = _concatenated([_knowledge(part) for part in model.answers(ood)])
+        judged |= {f"ood_{name}": values for name, values in others.items()}
+    return judged
+
+
+def judge_answers(answers: Iterable[Predictive], y: Any) -> dict[str, Floats]:
+    """Compare answers, in pieces, with the targets of their rows."""
     targets = np.asarray(y)
     found, start = [], 0
-    for part in model.answers(X):
+    for part in answers:
         truth = targets[start : start + len(part)]
         own = {name: metric.of_rows(part, truth) for name, metric in METRICS.items() if metric.of_rows is not None}
         numbers = {name: values for name, values in own.items() if values is not None}
         found.append(_compare(part, truth) | _knowledge(part) | numbers)
         start += len(part)
-    judged = _concatenated(found)
-    if ood is not None:
-        others = _concatenated([_knowledge(part) for part in model.answers(ood)])
-        judged |= {f"ood_{name}": values for name, values in others.items()}
-    return judged
+    return _concatenated(found)
 
 
 def _concatenated(parts: list[dict[str, Floats]]) -> dict[str, Floats]:
