@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,12 +25,10 @@ def bytes_of(size: str) -> int:
     Raises:
         Problem: If it is no size, or too small to work with.
     """
-    plain = size.strip().upper().removesuffix("B").removesuffix("I")
-    number, unit = (plain[:-1], plain[-1]) if plain[-1:] in _SIZES else (plain, "")
-    try:
-        found = round(float(number) * _SIZES[unit])
-    except ValueError:
-        raise Problem(f"--memory {size}: expected a size such as 2GB or 500MB.") from None
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", size.upper())
+    if parts is None:
+        raise Problem(f"--memory {size}: expected a size such as 2GB or 500MB.")
+    found = round(float(parts[1]) * _SIZES[parts[2]])
     if found < 2**26:
         raise Problem(f"--memory {size}: expected at least 64MB, better 1GB.")
     return found
