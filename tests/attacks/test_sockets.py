@@ -11,6 +11,7 @@ import pytest
 
 import natpn
 from attacks.served import JSON, MODEL, ROW, server_process
+from natpn.model import Model
 from natpn.serve import app as app_module
 from natpn.serve import connections, create_app, gate
 from natpn.serve.connections import Connection
@@ -156,13 +157,13 @@ def test_beyond_the_limit_the_oldest_silent_socket_makes_room(model, tally):
 
 def test_a_request_that_is_being_answered_is_not_cut_short(model, monkeypatch):
     go = threading.Event()
-    distribution = type(model)._distribution
+    answers = Model.answers
 
     def waiting(*args):
         go.wait(10)
-        return distribution(*args)
+        return answers(*args)
 
-    monkeypatch.setattr(type(model), "_distribution", waiting)
+    monkeypatch.setattr(Model, "answers", waiting)
     body = b'{"number": 1, "colour": "red", "truth": true}'
     with (
         serving(create_app(model), http=Connection, limit_concurrency=3) as address,

@@ -15,7 +15,7 @@ import pytest
 from export.problems import ROWS, ask, assert_agree, fitted, questions, targets
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.densities import DENSITIES
-from natpn.export import export_onnx, writing
+from natpn.export import export_onnx, onnx_file
 from natpn.export.graph_module import describe_outputs, left_out
 from natpn.tabular import TableTransform
 
@@ -109,10 +109,10 @@ def test_it_runs_without_torch_and_natpn(directory):
 def test_a_table_with_categories_is_taken_as_it_is_encoded():
     rows = pd.DataFrame({"x0": ROWS[:, 1], "x1": np.where(ROWS[:, 1] > 5, "red", "blue")})
     model = NatPNRegressor(latent_dim=4, max_epochs=2, random_state=0).fit(rows, targets("normal"))
-    (sentence,) = writing._about_columns(model)
+    (sentence,) = onnx_file._about_columns(model)
     assert "'x1' is a category" in sentence
     assert "3 columns" in sentence
-    inputs = json.loads(writing._metadata(model, [sentence])["inputs"])
+    inputs = json.loads(onnx_file._metadata(model, [sentence])["inputs"])
     assert inputs["feature_names"] == ["x0", "x1"]
     asked = pd.DataFrame({"x0": [*ROWS[:5, 1], 3.0], "x1": ["red", "blue"] * 2 + ["red", "green"]})
     encoded = TableTransform.from_config(inputs["transform"]).transform(asked).astype(float)
@@ -136,7 +136,7 @@ def test_what_cannot_be_translated_is_said_and_leaves_nothing(tmp_path, monkeypa
     def fail(*arguments, **options):
         raise RuntimeError("no such operator\nand more")
 
-    monkeypatch.setattr(writing.torch.export, "export", fail)
+    monkeypatch.setattr(onnx_file.torch.export, "export", fail)
     with pytest.raises(ValueError, match=r"encoder TabularEncoder and the density Surprise: no such operator$"):
         export_onnx(fitted("normal"), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
@@ -154,7 +154,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def empty_graph(monkeypatch):
     """Let exports be quick: of a graph without operators."""
     graph = onnx.helper.make_graph([], "empty", [], [])
-    monkeypatch.setattr(writing, "_translate", lambda answers: onnx.helper.make_model(graph))
+    monkeypatch.setattr(onnx_file, "_translate", lambda answers: onnx.helper.make_model(graph))
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, empty_graph):
@@ -163,7 +163,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch, empty_gra
 
     export_onnx(fitted("normal"), tmp_path / "m.onnx")
     old = (tmp_path / "m.onnx").read_bytes()
-    monkeypatch.setattr(writing.os, "fsync", fail)
+    monkeypatch.setattr(onnx_file.os, "fsync", fail)
     with pytest.raises(OSError, match="No space"):
         export_onnx(fitted("exponential"), tmp_path / "m.onnx")
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [old]
@@ -175,7 +175,7 @@ def test_a_file_replaces_one_of_ours_and_no_other(content, tmp_path, monkeypatch
         export_onnx(fitted("normal"), tmp_path / "m.onnx")
     mine = content if isinstance(content, bytes) else content.SerializeToString()
     (tmp_path / "m.onnx").write_bytes(mine)
-    monkeypatch.setattr(writing, "_translate", None)  # before the work
+    monkeypatch.setattr(onnx_file, "_translate", None)  # before the work
     with pytest.raises(ValueError, match=r"m.onnx: it exists and is not an ONNX file that natpn wrote; choose another"):
         export_onnx(fitted("normal"), tmp_path / "m.onnx")
     assert (tmp_path / "m.onnx").read_bytes() == mine

@@ -127,7 +127,7 @@ def test_a_worker_that_is_killed_ends_the_command_in_one_sentence(tmp_path):
     process = begin(tmp_path, "--seeds", 2, "--jobs", 2, SMALL_BAD="end NatPN")
     _, err = process.communicate(timeout=100)
     assert process.returncode == 2
-    assert "Error: A worker process was killed, most likely because memory ran out" in err
+    assert "Error: a worker process was killed, most likely because memory ran out" in err
     assert "Traceback" not in err
 
 

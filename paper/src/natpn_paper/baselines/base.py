@@ -204,7 +204,8 @@ class Baseline(DataEstimator):
         return raw
 
     def _raws(self, X: Any) -> Iterator[Tensor]:
-        for x in self.inputs_.tensors(self._rows(X), PIECE):
+        rows = self._rows(X)
+        for x in self.inputs_.tensors(rows, PIECE):
             yield self._raw(x)
 
     def answers(self, X: Any) -> Iterator[BaselineDistribution]:
