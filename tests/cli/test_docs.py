@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
-from cli.conftest import ENVIRONMENT
+from cli.conftest import ENVIRONMENT, rows, write
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "command-line.md").read_text()
@@ -34,7 +36,11 @@ def test_the_readme_walks_where_the_page_does():
     not shutil.which("curl"), reason="The page calls curl, which is not installed: apt-get install -y curl"
 )
 def test_the_page_runs_from_top_to_bottom(tmp_path):
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 8
+    (tmp_path / "flats").mkdir()
+    for i in range(2):
+        made = pyarrow.csv.read_csv(write(tmp_path / "made.csv", rows(20, i)))
+        pyarrow.parquet.write_table(made, tmp_path / "flats" / f"{i}.parquet")
     (tmp_path / "bin").mkdir()
     command = tmp_path / "bin" / "natpn"
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m natpn.cli "$@"\n')
@@ -58,4 +64,5 @@ def test_the_page_runs_from_top_to_bottom(tmp_path):
     predictions = (tmp_path / "predictions.csv").read_text().splitlines()
     assert predictions[0].startswith("flat,prediction,lower,upper,")
     assert {line.rsplit(",", 1)[1] for line in predictions[1:]} == {"true", "false"}  # some rows are unlike training
+    assert sorted(path.name for path in tmp_path.glob("predictions*/*")) == ["0.parquet", "0.parquet", "1.parquet"]
     assert '"rmse"' in (tmp_path / "scores.json").read_text()

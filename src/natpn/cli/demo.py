@@ -96,10 +96,8 @@ def _write_new(path: str, known: Any, labels: Any, other: Any, others: Any) -> N
     import pyarrow as pa
 
     written = pa.array([*labels.tolist(), *others.tolist()])
-    with open_output(path, DIGITS) as file:
-        writer = TableWriter(file, parquet=False)
+    with open_output(path, DIGITS) as file, TableWriter(file, parquet=False) as writer:
         writer.write(pa.concat_tables([known, other]).add_column(0, "written", written))
-        writer.close()
 
 
 def write_tables(place: str) -> None:

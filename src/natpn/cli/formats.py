@@ -267,14 +267,21 @@ class ParquetFile(Source):
         try:
             for batch in self.file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
                 self.position += batch.num_rows
-                table = pa.Table.from_batches([batch])
-                for place, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
-                    if kind == pa.string_view():  # which not every function of pyarrow takes
-                        table = table.set_column(place, name, table[place].cast(pa.string()))
+                table = without_views(pa.Table.from_batches([batch]))
                 if table.num_rows:
                     yield table
         except (pa.ArrowException, OSError) as error:
             raise Problem(f"{self.name} is damaged ({error}); write or copy it again.") from None
+
+
+def without_views(table: Any) -> Any:
+    """Return a table with texts of the usual type in place of views, which not every function of pyarrow takes."""
+    import pyarrow as pa
+
+    for place, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if kind == pa.string_view():
+            table = table.set_column(place, name, table[place].cast(pa.string()))
+    return table
 
 
 def open_parquet(name: str, file: IO[bytes], written: Written) -> Source:

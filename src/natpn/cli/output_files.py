@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from natpn import outputs
 from natpn.cli.printing import of_system
@@ -19,12 +19,23 @@ GROUP = 1 << 16  # rows that Parquet keeps together
 # A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
 FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
 _LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # columns of all predictions
+_PREDICTED = re.compile(rf"prediction(_\d+)?|lower|upper|p_.*|{'|'.join(_LAST)}", re.DOTALL)
+_MARK = b"natpn.predictions"  # in the metadata of Parquet
 
 
 def _are_predictions(file: IO[bytes]) -> bool:
-    """Say whether the columns are those of predictions: at most one that names the rows, then what natpn predicts."""
+    """Say whether the columns are those of predictions: at most one that names the rows, then what natpn predicts.
+
+    Of a file with some of these columns, Parquet says itself that natpn wrote it; in CSV there must be one that only
+    natpn has.
+    """
     names = names_of_columns(file)
-    return "prediction" in names[:2] and names[-len(_LAST) :] == _LAST
+    if "prediction" in names[:2] and names[-len(_LAST) :] == _LAST:
+        return True
+    if read_mark(file) is not None:
+        return True
+    own = names if names and _PREDICTED.fullmatch(names[0]) else names[1:]
+    return all(map(_PREDICTED.fullmatch, own)) and not set(own).isdisjoint(_LAST)
 
 
 def _is_page(file: IO[bytes]) -> bool:
@@ -103,16 +114,30 @@ def names_of_columns(file: IO[bytes]) -> list[str]:
         return []
 
 
+def read_mark(file: IO[bytes]) -> str | None:
+    """Return the mark that `TableWriter` wrote into a Parquet file; None if there is none."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file.seek(0)
+    try:
+        found = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(_MARK)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+    return None if found is None else found.decode(errors="replace")
+
+
 class TableWriter:
-    """Write tables one after the other, all with the same columns.
+    """Write tables one after the other, all with the same columns; as a context, whose end writes what is left.
 
     Args:
         file: Where to.
         parquet: Whether to write Parquet instead of CSV.
+        mark: What Parquet says of itself, so that `read_mark` finds it.
     """
 
-    def __init__(self, file: IO[bytes], parquet: bool) -> None:
-        self._file, self._parquet = file, parquet
+    def __init__(self, file: IO[bytes], parquet: bool, mark: str | None = None) -> None:
+        self._file, self._parquet, self._mark = file, parquet, mark
         self._started = False
         self._writer: Any = None  # of Parquet
         self._held: list[Any] = []  # the rows of its next group
@@ -122,6 +147,8 @@ class TableWriter:
         if self._parquet:
             import pyarrow.parquet as pq
 
+            if self._mark is not None:
+                table = table.replace_schema_metadata({_MARK: self._mark})
             self._writer = self._writer or pq.ParquetWriter(self._file, table.schema)
             self._held.append(table)
             if sum(part.num_rows for part in self._held) >= GROUP:
@@ -137,10 +164,17 @@ class TableWriter:
         table, style = _harmless_table(table)
         pc.write_csv(table, self._file, pc.WriteOptions(include_header=False, quoting_style=style))
 
-    def close(self) -> None:
-        """Write what is left."""
-        if self._writer is not None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._writer is None:
+            return
+        if kind is None:
             self._write_group()
+            self._writer.close()
+            return
+        with contextlib.suppress(Exception):  # the file is lost; pyarrow would complain if it went before its writer
             self._writer.close()
 
     def _write_group(self) -> None:

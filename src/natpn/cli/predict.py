@@ -1,18 +1,41 @@
 """`natpn predict`: a model and new rows → predictions, in constant memory."""
 
+import re
+
 import click
 
-from natpn.cli.model_files import located, match_features, prepare_batch, read_model
+from natpn.cli.model_files import read_model
 from natpn.cli.output_files import PREDICTIONS, TableWriter, check_output, is_parquet, open_output
+from natpn.cli.predict_many import Request, Worker, are_many, predict_many
 from natpn.cli.printing import Problem
 from natpn.cli.reading import Reading, drop_option, opened, reading_options
-from natpn.cli.streams import check_data
+
+
+def _read_columns(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise click.BadParameter("expected names such as prediction,novel.", ctx, option)
+    return names
+
+
+def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    part, parts = map(int, found.groups()) if found else (0, 0)
+    if not part < parts:
+        raise click.BadParameter(f"expected i/n with 0 <= i < n, such as 0/4, got {text!r}.", ctx, option)
+    return part, parts
 
 
 @click.command("predict", short_help="Predict new rows, in constant memory.")
 @click.argument("model")
-@click.argument("data")
-@click.option("--out", default="-", metavar="FILE", help="Where to write; .parquet is Parquet, - standard output.")
+@click.argument("data", nargs=-1, required=True)
+@click.option(
+    "--out", default="-", metavar="FILE", help="Where to write; .parquet is Parquet, - standard output; or a directory."
+)
 @click.option(
     "--id", "identifier", metavar="COLUMN", help="A column that names the rows, to keep beside the predictions."
 )
@@ -28,15 +51,23 @@ from natpn.cli.streams import check_data
 @click.option(
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
+@click.option("--columns", metavar="A,B,…", callback=_read_columns, help="Write only these columns of the predictions.")
+@click.option("--jobs", type=click.IntRange(min=1), help="How many processes predict files.  [default: 1]")
+@click.option(
+    "--shard", metavar="I/N", callback=_read_shard, help="Predict every N-th file from the I-th, counted from 0."
+)
 def predict_command(
     model: str,
-    data: str,
+    data: tuple[str, ...],
     out: str,
     identifier: str | None,
     drop: tuple[str, ...],
     coverage: float,
     how: Reading,
     form: str | None,
+    columns: tuple[str, ...] | None,
+    jobs: int | None,
+    shard: tuple[int, int] | None,
 ) -> None:
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
 
@@ -45,29 +76,35 @@ def predict_command(
     predicted and written in pieces: a file may be of any length. The target may be in DATA; it is not looked at. Values
     are taken to be written as in the file of the fit.
 
+    DATA may also be a directory of Parquet files, a glob, or several of them: then --out is a directory that gets a
+    file for each, under the same name. The same command again predicts only what is missing.
+
     \b
     Example:
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
+      natpn predict rent flats/ --out predictions/ --jobs 4
     """
-    check_data(data)
+    request = Request(drop, identifier, coverage, columns)
+    if are_many(data):
+        if form == "csv":
+            raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
+        predict_many(Worker(model, request, how), read_model(model), data, out, jobs or 1, shard or (0, 1))
+        return
+    for option, value in (("jobs", jobs), ("shard", shard)):
+        if value is not None:
+            raise Problem(f"--{option}: {data[0]} is one file, and this is for many; leave the option out.")
+    _predict_one(model, data[0], out, request, how, form)
+
+
+def _predict_one(model: str, data: str, out: str, request: Request, how: Reading, form: str | None) -> None:
     check_output(out, PREDICTIONS, model, data)
     saved = read_model(model)
-    keep = [identifier] if identifier else []
+    request.check(saved)
     with opened(data, how, saved.written) as source:
-        for name in keep:
-            source.check_column("id", name)
-        names = match_features(saved, source, drop, keep)
-        with open_output(out, PREDICTIONS) as file:
-            writer = TableWriter(file, is_parquet(out, form))
-            for first, batch in source.batches(list(dict.fromkeys([*keep, *names])), "predict"):
-                table = prepare_batch(saved, names, batch, source, first)
-                with located(source, range(first, first + batch.num_rows)):
-                    frame = saved.estimator.predict_frame(table, coverage=coverage)
-                for name in keep:
-                    if name in frame.column_names:
-                        raise Problem(f"--id {name}: a column of the predictions has that name; rename it in the file.")
-                    frame = frame.add_column(0, name, batch[name])
+        request.match(saved, source)
+        mark = None if request.columns is None else ""
+        with open_output(out, PREDICTIONS) as file, TableWriter(file, is_parquet(out, form), mark) as writer:
+            for frame in request.predict(saved, source):
                 writer.write(frame)
-            writer.close()
     source.tell_bad()

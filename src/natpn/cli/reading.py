@@ -81,10 +81,7 @@ def opened(path: str, how: Reading = Reading(), remembered: Written = PLAIN) -> 
         Problem: If there is none, it is empty, or it is none of these.
     """
     name = "standard input" if path == "-" else path
-    try:
-        written = replace(remembered, **how.written)
-    except ValueError as error:
-        raise Problem(f"--{error}.") from None
+    written = written_as(how, remembered)
     with contextlib.ExitStack() as stack:
         content = open_content(path, name, stack)
         head = content.stream.peek(8)
@@ -102,6 +99,18 @@ def opened(path: str, how: Reading = Reading(), remembered: Written = PLAIN) -> 
             source = open_csv(name, in_utf8(content.stream, written.encoding, name), content.size, written, again)
         source.bad_are_missing = how.bad_are_missing
         yield source
+
+
+def written_as(how: Reading, remembered: Written) -> Written:
+    """Return how values are written: as the options say, and where they say nothing as it was in the fit.
+
+    Raises:
+        Problem: If an option is wrong.
+    """
+    try:
+        return replace(remembered, **how.written)
+    except ValueError as error:
+        raise Problem(f"--{error}.") from None
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 `Predictive` is what every model offers, and `PredictiveDistribution` adds what only a posterior knows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from natpn.families import Posterior
 from natpn.model.calibration import NOVEL, Calibration, check_coverage
 
 Floats = NDArray[np.float64]
+Columns = dict[str, Callable[[], NDArray[Any]]]
+"""Columns by name, each calculated when it is called for."""
 
 _WITHIN_ONE_DEVIATION = 0.6827  # of a Normal
 _TIE = 1e-12  # counts and labels that are as unlikely as a calibration row are in the set, rounding or not
@@ -122,31 +125,37 @@ class Predictive:
         width: Floats = high - low
         return width / 2
 
-    def predictions(self, coverage: float) -> dict[str, NDArray[Any]]:
+    def predictions(self, coverage: float) -> Columns:
         """Return `prediction`, `lower` and `upper` by name; for vectors `prediction_0` and so on."""
-        centre = self.centre()
-        if centre.ndim == 2:
-            return {f"prediction_{i}": column for i, column in enumerate(centre.T)}
-        lower, upper = self.interval(coverage).T
-        return {"prediction": centre, "lower": lower, "upper": upper}
+        if len(self.predictive.event_shape):
+            centre = self.centre()
+            return {f"prediction_{i}": lambda i=i: centre[:, i] for i in range(centre.shape[1])}  # type: ignore[misc]
+        interval = cache(lambda: self.interval(coverage))
+        return {"prediction": self.centre, "lower": lambda: interval()[:, 0], "upper": lambda: interval()[:, 1]}
 
-    def uncertainties(self) -> dict[str, NDArray[Any]]:
+    def uncertainties(self) -> Columns:
         """Return what is said about each prediction, by name."""
         return {}
 
-    def columns(self, coverage: float) -> dict[str, NDArray[Any]]:
-        """Return predictions and uncertainties in named columns."""
-        return self.predictions(coverage) | self.uncertainties()
+    def columns(self, coverage: float, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Return predictions and uncertainties in named columns.
+
+        Args:
+            coverage: The probability with which the interval holds the target.
+            names: Which columns, in this order; all if None. No other is calculated.
+        """
+        known = self.predictions(coverage) | self.uncertainties()
+        return {name: known[name]() for name in (known if names is None else names)}
 
     def records(self, coverage: float) -> list[dict[str, Any]]:
         """Return the same as one object a row, as JSON can hold it; vectors are lists."""
-        found = self.predictions(coverage)
+        found = {name: values() for name, values in self.predictions(coverage).items()}
         if "prediction" not in found:
             found = {"prediction": np.stack(list(found.values()), 1)}
         return self._by_row({name: values.tolist() for name, values in found.items()})
 
     def _by_row(self, predictions: dict[str, list[Any]]) -> list[dict[str, Any]]:
-        columns = predictions | {name: values.tolist() for name, values in self.uncertainties().items()}
+        columns = predictions | {name: values().tolist() for name, values in self.uncertainties().items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _targets(self, y: ArrayLike) -> Tensor:
@@ -191,11 +200,11 @@ class ClassPredictive(Predictive):
         labels: NDArray[Any] = self.classes[self.probabilities.argmax(1)]
         return labels
 
-    def predictions(self, coverage: float) -> dict[str, NDArray[Any]]:
+    def predictions(self, coverage: float) -> Columns:
         """Return `prediction`, and `p_` with the label behind it for each class."""
         p = self.probabilities
-        found = {"prediction": self.classes[p.argmax(1)]}
-        return found | {f"p_{label}": p[:, i] for i, label in enumerate(self.classes)}
+        found: Columns = {"prediction": lambda: self.classes[p.argmax(1)]}
+        return found | {f"p_{label}": lambda i=i: p[:, i] for i, label in enumerate(self.classes)}
 
     def records(self, coverage: float) -> list[dict[str, Any]]:
         """Return one object a row, as JSON can hold it; `probabilities` has the label of each class."""
@@ -293,15 +302,15 @@ class PredictiveDistribution(Predictive):
         flagged: NDArray[np.bool_] = self.novelty_p < NOVEL
         return flagged
 
-    def uncertainties(self) -> dict[str, NDArray[Any]]:
+    def uncertainties(self) -> Columns:
         """Return noise, lack of knowledge, familiarity and novelty."""
-        p = self.novelty_p
+        novelty_p = cache(lambda: self.novelty_p)
         return {
-            "aleatoric": self.aleatoric,
-            "epistemic": self.epistemic,
-            "familiarity": self.familiarity,
-            "novelty_p": p,
-            "novel": p < NOVEL,
+            "aleatoric": lambda: self.aleatoric,
+            "epistemic": lambda: self.epistemic,
+            "familiarity": lambda: self.familiarity,
+            "novelty_p": novelty_p,
+            "novel": lambda: novelty_p() < NOVEL,
         }
 
     def conformal_scores(self, y: ArrayLike) -> Floats | None:

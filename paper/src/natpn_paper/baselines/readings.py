@@ -6,7 +6,7 @@ from torch import Tensor
 
 from natpn.distributions import Distribution
 from natpn.estimators.data import Floats
-from natpn.model.answers import ClassPredictive, Predictive, as_floats
+from natpn.model.answers import ClassPredictive, Columns, Predictive, as_floats
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class BaselineDistribution(Predictive):
         """The lack of knowledge, on a scale of each model's own; NaN if it has no such measure."""
         return as_floats(self._reading.epistemic)
 
-    def uncertainties(self) -> dict[str, Floats]:
+    def uncertainties(self) -> Columns:
         """Return both by name."""
-        return {"aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        return {"aleatoric": lambda: self.aleatoric, "epistemic": lambda: self.epistemic}
 
 
 class BaselineClassDistribution(ClassPredictive, BaselineDistribution):
