@@ -24,6 +24,7 @@ ROWS = [
     {"report"},
     {"serve", "export"},
     {"cli"},
+    {"__main__"},
 ]
 PAPER_ROWS = [{"datasets"}, {"baselines"}, {"experiments"}, {"results"}, {"reproduce"}]
 ROW = {

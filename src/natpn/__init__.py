@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from natpn import data as data
     from natpn import densities as densities
     from natpn import distributions as distributions
     from natpn import encoders as encoders
     from natpn import estimators as estimators
     from natpn import export as export
     from natpn import families as families
+    from natpn import model as model
     from natpn import network as network
     from natpn import parallel as parallel
     from natpn import tabular as tabular
@@ -33,12 +35,14 @@ _HOMES = {
     "load": "natpn.estimators",
 }
 _MODULES = (
+    "data",
     "densities",
     "distributions",
     "encoders",
     "estimators",
     "export",
     "families",
+    "model",
     "network",
     "parallel",
     "tabular",
@@ -52,6 +56,7 @@ __all__ = [
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",
     "__version__",
+    "data",
     "densities",
     "distributions",
     "encoders",
@@ -59,6 +64,7 @@ __all__ = [
     "export",
     "families",
     "load",
+    "model",
     "network",
     "parallel",
     "tabular",
