@@ -123,7 +123,7 @@ def test_two_processes_fit_what_one_does(rents, tmp_path):
         process = torchrun(n, *arguments, "--out", tmp_path / str(n))
         out, err = process.communicate(timeout=240)
         assert process.returncode == 0, err
-        assert out.count("model   ") == 1
+        assert out.count("\nmodel   ") == 1
     test = pq.read_table(rents / "0.parquet")
     one, two = (natpn.load(tmp_path / str(n)) for n in (1, 2))
     assert one.inputs_.to_config() == two.inputs_.to_config()
