@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from natpn import families as families
     from natpn import network as network
     from natpn import parallel as parallel
+    from natpn import ray as ray
     from natpn import tabular as tabular
     from natpn import training as training
     from natpn.estimators import NatPNClassifier as NatPNClassifier
@@ -41,6 +42,7 @@ _MODULES = (
     "families",
     "network",
     "parallel",
+    "ray",
     "tabular",
     "training",
 )
@@ -61,6 +63,7 @@ __all__ = [
     "load",
     "network",
     "parallel",
+    "ray",
     "tabular",
     "training",
 ]
