@@ -22,7 +22,7 @@ ROWS = [
     {"model"},
     {"estimators"},
     {"report"},
-    {"serve", "export"},
+    {"serve", "export", "ray"},
     {"cli"},
     {"__main__"},
 ]

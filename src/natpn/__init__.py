@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from natpn import model as model
     from natpn import network as network
     from natpn import parallel as parallel
+    from natpn import ray as ray
     from natpn import tabular as tabular
     from natpn import training as training
     from natpn.estimators import NatPNClassifier as NatPNClassifier
@@ -45,6 +46,7 @@ _MODULES = (
     "model",
     "network",
     "parallel",
+    "ray",
     "tabular",
     "training",
 )
@@ -67,6 +69,7 @@ __all__ = [
     "model",
     "network",
     "parallel",
+    "ray",
     "tabular",
     "training",
 ]

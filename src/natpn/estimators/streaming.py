@@ -254,10 +254,17 @@ def located(piece: Piece) -> Iterator[None]:
 
 
 def check_targets(share: Share, numbers: Callable[[Any], NDArray[np.float64]]) -> None:
-    """Raise with the file in which the first target is that the family cannot have."""
-    for piece, _, part in share.parts("check"):
-        with located(piece):
-            numbers(part[share.target])
+    """Raise in every process with the file in which the first target is that the family cannot have."""
+    own = None
+    try:
+        for piece, _, part in share.parts("check"):
+            with located(piece):
+                numbers(part[share.target])
+    except ValueError as error:
+        own = str(error)
+    for problem in parallel.gather_objects(own):
+        if problem:
+            raise ValueError(problem)
 
 
 @contextmanager
