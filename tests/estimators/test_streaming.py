@@ -128,6 +128,15 @@ def test_wrong_targets(tmp_path, target, message):
         NatPNRegressor().fit(files, "rent", sample_weight=np.ones(N))
 
 
+@pytest.mark.parametrize("rows", [3, 150])
+def test_few_rows_belong_into_memory(tmp_path, rows):
+    files = written(tmp_path / "rents", table(rows).drop(["dear"]), [rows])
+    with pytest.raises(
+        ValueError, match=rf"expected files with at least 200 rows that have a 'rent', .* got {rows}; fit"
+    ):
+        NatPNRegressor().fit(files, "rent")
+
+
 def test_a_target_that_the_family_cannot_have_names_the_file(tmp_path, small):
     whole = table().drop(["dear"])
     files = written(tmp_path / "rents", whole.set_column(2, "rent", pa.array([*[3.0] * (N - 1), -7.0])), [N - 5, 5])

@@ -36,6 +36,9 @@ from natpn.training.stored import Store, StoredRows
 SAMPLE = 200_000
 """Rows that show the family of targets and the quantiles of columns."""
 
+LEAST = 200
+"""Rows that files have to have: of fewer, too few would be held out."""
+
 HELD_OUT = 30_000
 """Rows that each network holds out, at most."""
 
@@ -169,8 +172,11 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     everyone = parallel.gather_objects((seen, samples, found))
     total = TableParts()
     total.join(parts for parts, _, _ in everyone)
-    if not total.n_rows:
-        raise ValueError(f"{share.target}: no row of the files has a target; give files that have some")
+    if total.n_rows < LEAST or not all(parts.n_rows for parts, _, _ in everyone):
+        raise ValueError(
+            f"X: expected files with at least {LEAST} rows that have a {share.target!r}, and some for each process, got "
+            f"{total.n_rows}; fit a table of them in memory instead, in one process"
+        )
     drawn = [pair for _, own, _ in everyone for pair in own]
     order = np.argsort(np.concatenate([index for index, _ in drawn]))  # the same however many processes there are
     sample = pa.concat_tables([table for _, table in drawn]).take(pa.array(order))
