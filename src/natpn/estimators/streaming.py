@@ -174,8 +174,8 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     total.join(parts for parts, _, _ in everyone)
     if total.n_rows < LEAST or not all(parts.n_rows for parts, _, _ in everyone):
         raise ValueError(
-            f"X: expected files with at least {LEAST} rows that have a {share.target!r}, and some for each process, got "
-            f"{total.n_rows}; fit a table of them in memory instead, in one process"
+            f"X: expected files with at least {LEAST} rows that have a {share.target!r}, and some for each process, "
+            f"got {total.n_rows}; fit a table of them in memory instead, in one process"
         )
     drawn = [pair for _, own, _ in everyone for pair in own]
     order = np.argsort(np.concatenate([index for index, _ in drawn]))  # the same however many processes there are
