@@ -199,3 +199,13 @@ def test_multinomial_entropy_with_rows_of_different_size():
     assert entropy[1].item() == pytest.approx(-(log_p.exp() * log_p).sum().item(), rel=1e-10)
     # uniform over all compositions of 300 into 3 parts
     assert entropy[2].item() == pytest.approx(math.log(math.comb(302, 2)), rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", [d.StudentT, d.LogStudentT])
+@pytest.mark.parametrize("levels", [[0.05, 0.95], [0.0, 1.0], [0.5, 0.5], [0.05, 0.9], [1e-20, 1e-18]])
+def test_both_ends_of_an_interval_are_those_of_each_alone(kind, levels):
+    df = torch.tensor([0.5, 3.0, 40.0, 1e9, 1e12, torch.inf], dtype=torch.float64)
+    found = kind(torch.full_like(df, 1.5), torch.full_like(df, 2.0), df)
+    together = found.icdf(torch.tensor(levels, dtype=torch.float64)[:, None])
+    alone = torch.stack([found.icdf(torch.tensor(level, dtype=torch.float64)) for level in levels])
+    assert_close(together, alone, rtol=1e-12, atol=0.0)

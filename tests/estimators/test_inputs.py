@@ -242,3 +242,15 @@ def test_a_function_makes_an_encoder_for_each_member():
     assert not torch.allclose(made[0], made[1], atol=1e-2)
     again = starts(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 16)))
     assert torch.equal(made[1], again[1])
+
+
+def test_a_cell_far_down_is_named_by_its_row_in_the_whole_table(monkeypatch):
+    monkeypatch.setattr("natpn.model.inputs._AT_ONCE", 8192)
+    X, y = numbers(60)
+    model = NatPNRegressor(max_epochs=1, random_state=0).fit(X, y)
+    many = np.resize(X, (20_000, X.shape[1]))
+    many[17_000, 0] = np.inf
+    with pytest.raises(ValueError, match="row 17000: the value is infinity"):
+        model.predict(many)
+    many[17_000, 0] = 0
+    assert_allclose(model.predict(many)[[0, 9000, 19_999]], model.predict(many[[0, 9000, 19_999]]), rtol=1e-9)

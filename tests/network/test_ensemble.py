@@ -8,7 +8,9 @@ from torch.testing import assert_close
 
 from families.references import REFERENCES
 from natpn import encoders, families
+from natpn.encoders.piecewise import NumbersAndPieces
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
+from natpn.network.default import PrincipalComponents
 from natpn.network.ensemble import StackedNetworks, stackable
 
 FAMILIES = [references[0].family for references in REFERENCES.values()]
@@ -34,6 +36,29 @@ def test_members_are_added_to_the_prior(family):
     assert_close(got.posterior.entropy(), want.entropy())
     assert_close(got.posterior.evidence.chi, want.evidence.chi)
     assert_close(got.evidence.log_n.exp(), sum(m(x).evidence.log_n.exp() for m in members))
+
+
+@pytest.mark.parametrize("knots", [[0, 0], [0, 1]], ids=["alike", "apart"])
+@pytest.mark.parametrize("centres", [[0, 0], [0, 1]], ids=["alike", "apart"])
+def test_what_members_have_in_common_is_calculated_once(knots, centres, monkeypatch):
+    members = []
+    for seed, (own, centre) in enumerate(zip(knots, centres, strict=True)):
+        bypass = PrincipalComponents(4, 2).fit(torch.randn(20, 4, generator=torch.Generator().manual_seed(centre)))
+        members.append(member(families.get("normal"), seed, "both", own, bypass=bypass).double().eval())
+    ensemble, x = NaturalPosteriorEnsemble(members).eval(), torch.randn(6, 4).double()
+    want = [m(x).evidence for m in members]
+    calls = []
+    for kind in (PrincipalComponents, NumbersAndPieces):
+        original = kind.forward
+        monkeypatch.setattr(kind, "forward", lambda *a, k=kind, f=original: calls.append(k) or f(*a))
+    for with_gradients in (True, False):
+        calls.clear()
+        with torch.set_grad_enabled(with_gradients):
+            got = ensemble(x).evidence
+        assert_close(got.log_n, torch.stack([e.log_n for e in want]).logsumexp(0), rtol=1e-12, atol=1e-12)
+        assert_close(got.chi, sum(want[1:], want[0]).chi, rtol=1e-12, atol=1e-12)
+        assert calls.count(NumbersAndPieces) == len(set(knots))
+        assert calls.count(PrincipalComponents) == len(set(centres))
 
 
 def test_the_mean_counts_a_member_once():

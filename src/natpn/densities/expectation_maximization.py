@@ -83,15 +83,17 @@ def natural(mixture: Mixture) -> Tensor:
     return torch.cat([constant[:, None], linear, quadratic], dim=1)
 
 
-def _features(z: Tensor) -> Tensor:
-    """Return φ of the rows as columns, (F, N)."""
+def _features(z: Tensor, memory: Tensor | None = None) -> Tensor:
+    """Return φ of the rows as columns, (F, N), in memory of that shape if it is given and gradients do not need it."""
     rows, dim = z.shape
     if torch.compiler.is_compiling() or z.requires_grad or rows < _FEW:
         i, j = torch.triu_indices(dim, dim, device=z.device)
         column = z.T.contiguous()
         return torch.cat([torch.ones_like(column[:1]), column, column.index_select(0, i) * column.index_select(0, j)])
     # the same in place, without a pass over memory for each part
-    features = z.new_empty((dim + 1) * (dim + 2) // 2, rows)
+    if memory is None or memory.shape[1] != rows:
+        memory = z.new_empty((dim + 1) * (dim + 2) // 2, rows)
+    features = memory
     features[0] = 1.0
     column = features[1 : dim + 1].copy_(z.T)
     start = dim + 1
@@ -108,12 +110,15 @@ def _chunk(dim: int) -> int:
 
 def log_density(z: Tensor, theta: Tensor) -> Tensor:
     """Return the log-density of each row, (N,), from natural coefficients."""
-    return torch.cat([log_density_at_once(rows, theta) for rows in torch.split(z, _chunk(z.shape[1]))])
+    size = _chunk(z.shape[1])
+    # All chunks use the same memory: new memory would be fetched page by page, and is not in the cache.
+    memory = None if z.requires_grad or theta.requires_grad or len(z) <= size else z.new_empty(theta.shape[1], size)
+    return torch.cat([log_density_at_once(rows, theta, memory) for rows in torch.split(z, size)])
 
 
-def log_density_at_once(z: Tensor, theta: Tensor) -> Tensor:
+def log_density_at_once(z: Tensor, theta: Tensor, memory: Tensor | None = None) -> Tensor:
     """Return the same without chunks: for few rows, and for graphs that take any number of them."""
-    return (theta @ _features(z)).logsumexp(0)
+    return (theta @ _features(z, memory)).logsumexp(0)
 
 
 def sufficient_statistics(

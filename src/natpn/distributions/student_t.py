@@ -20,6 +20,7 @@ from natpn.distributions.support import Support, positive, reals
 from natpn.special import HALF_LOG_2PI, digamma_remainder, rising_remainder
 
 _LARGEST = 1e150  # distances from the centre beyond which squares overflow
+_ROUNDING = 1e-14  # of 1 − q, relative to it
 _NORMAL_FROM = 1e10  # degrees of freedom from which two terms of the expansion around the Normal are exact
 
 
@@ -86,7 +87,12 @@ class StudentT(ScalarDistribution):
         with np.errstate(invalid="ignore", over="ignore"):
             normal = sp.ndtri(q)
             normal = np.where(np.isfinite(normal), normal * (1 + (normal * normal + 1) / (4 * df)), normal)
-            heavy = np.copysign(sp.stdtrit(np.minimum(df, _NORMAL_FROM), np.minimum(q, 1 - q)), q - 0.5)
+            tail = np.minimum(q, 1 - q)
+            if (
+                tail.ndim > 1 and np.ptp(tail) <= _ROUNDING * tail.min()
+            ):  # the ends of an interval: by symmetry, one gives the other
+                tail = tail[:1]
+            heavy = np.copysign(sp.stdtrit(np.minimum(df, _NORMAL_FROM), tail), q - 0.5)
             heavy = np.where((q == 0) | (q == 1), np.where(q == 0, -np.inf, np.inf), heavy)
             return array(self.loc) + array(self.scale) * np.where(df < _NORMAL_FROM, heavy, normal)
 

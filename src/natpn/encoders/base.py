@@ -34,6 +34,16 @@ def bound(x: Tensor) -> Tensor:
     return x.clamp(-LIMIT, LIMIT)
 
 
+def clamp_own(x: Tensor, low: float = -LIMIT, high: float = LIMIT) -> Tensor:
+    """Cut ``x``, which the caller has just made: in its own memory, which is in the cache, where gradients are off."""
+    return x.clamp_(low, high) if may_overwrite() else x.clamp(low, high)
+
+
+def may_overwrite() -> bool:
+    """Say whether a tensor that no one else holds can be overwritten: neither gradients nor a graph need it."""
+    return not torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
 class Activation(nn.Module):
     """LeakyReLU, cut at ±``LIMIT`` in evaluation mode.
 
@@ -50,8 +60,8 @@ class SmoothActivation(nn.Module):
     """SiLU, x · sigmoid(x), cut at ±``LIMIT`` in evaluation mode."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the activation of ``x``."""
-        return functional.silu(x) if self.training else bound(functional.silu(x))
+        """Return the activation of ``x``, which is overwritten in evaluation mode where gradients are off."""
+        return functional.silu(x) if self.training else clamp_own(functional.silu(x, inplace=may_overwrite()))
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"leaky_relu": Activation, "silu": SmoothActivation}

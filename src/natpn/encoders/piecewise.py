@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from natpn.encoders.base import LIMIT, bound, check_positive
+from natpn.encoders.base import LIMIT, bound, check_positive, clamp_own
 
 
 def quantile_knots(values: NDArray[np.float64], n_knots: int) -> NDArray[np.float64]:
@@ -153,11 +153,11 @@ class NumbersAndPieces(nn.Module):
     def _components(self, x: Tensor) -> Tensor:
         knots = self.pieces.knots
         scale = knots.diff().clamp_min(1e-30).reciprocal()
-        return ((x.unsqueeze(-1) - knots[:, :-1]) * scale).clamp(0, 1).flatten(-2)
+        return clamp_own((x.unsqueeze(-1) - knots[:, :-1]).mul_(scale), 0, 1).flatten(-2)
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode ``x``, shape (..., n_features), as (..., n_features · knots)."""
         excess = (x.abs() - 4).clamp(min=0)
         number = torch.sign(x) * (x.abs() - excess + torch.log1p(excess))
         scale = self.WEIGHT / self.deviation
-        return torch.cat([number, torch.addcmul(-self.mean * scale, self._components(x), scale)], -1)
+        return torch.cat([number, self._components(x).mul_(scale).sub_(self.mean * scale)], -1)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.choices import check_choice
-from natpn.encoders.base import bound, check_positive, perceptron
+from natpn.encoders.base import bound, check_positive, clamp_own, perceptron
 from natpn.encoders.piecewise import NumbersAndPieces, PiecewiseLinear
 
 Encoding = Literal["plain", "piecewise", "both"]
@@ -133,5 +133,5 @@ class TabularEncoder(nn.Module):
 
     def map(self, encoded: Tensor) -> Tensor:
         """Map what `encode` returns to latents; training encodes each row once, and repeats only this step."""
-        latent: Tensor = bound(self.layers(encoded))
+        latent: Tensor = clamp_own(self.layers(encoded))
         return latent

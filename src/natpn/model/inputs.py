@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from natpn.tabular import Column, TableTransform
+from natpn.tabular import CellError, Column, TableTransform
 
 Indices = NDArray[np.intp]
+
+_AT_ONCE = 32_768  # rows of a table that are transformed together
 
 
 class Inputs(ABC):
@@ -77,8 +79,14 @@ class Inputs(ABC):
         if n_rows(X) <= size:
             yield torch.from_numpy(self.transform(X))
             return
-        for start in range(0, n_rows(X), size):
-            yield torch.from_numpy(self.transform(take(X, slice(start, start + size))))
+        # A table is transformed column by column, which costs as much for a few rows as for some thousand.
+        many = size * max(_AT_ONCE // size, 1) if self.kind == "table" else size
+        for start in range(0, n_rows(X), many):
+            try:
+                rows = self.transform(take(X, slice(start, start + many)))
+            except CellError as error:
+                raise type(error)(error.column, start + error.row, error.problem) from None
+            yield from torch.from_numpy(rows).split(size)
 
 
 class TableInputs(Inputs):

@@ -67,7 +67,17 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence of all members together."""
-        parts = [member(x).evidence for member in self.members]
+        members = [cast(NaturalPosteriorNetwork, member) for member in self.members]
+        first, encoded, beside = members[0], None, None
+        if not self.training and not torch.compiler.is_compiling():  # what all would calculate alike is done once
+            encoders = [member.encoder for member in members]
+            if all(isinstance(encoder, TabularEncoder) for encoder in encoders) and _alike(
+                [cast(TabularEncoder, encoder).encoding for encoder in encoders]
+            ):
+                encoded = cast(TabularEncoder, first.encoder).encode(x)
+            if first.bypass is not None and _alike([member.bypass for member in members]):
+                beside = first.bypass(x)
+        parts = [member.see(x, encoded, beside) for member in members]
         evidence = self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
         return self._first.predict(evidence)
 
@@ -76,6 +86,15 @@ class NaturalPosteriorEnsemble(nn.Module):
         if self.combination == "mean":
             log_n = log_n - math.log(len(log_n))
         return self.family.evidence(chi, log_n).sum(0)
+
+
+def _alike(modules: Sequence[nn.Module | None]) -> bool:
+    """Say whether modules without parameters do the same, because they are of one type and have the same buffers."""
+    first, *others = modules
+    if first is None or any(type(other) is not type(first) for other in others) or next(first.parameters(), None):
+        return False
+    states = [list(cast(nn.Module, module).buffers()) for module in modules]
+    return all(len(state) == len(states[0]) and all(map(torch.equal, state, states[0])) for state in states[1:])
 
 
 def stackable(members: Sequence[NaturalPosteriorNetwork]) -> bool:

@@ -10,7 +10,7 @@ Far from the training data p falls to 0, n with it, and the posterior is the pri
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -190,12 +190,19 @@ class NaturalPosteriorNetwork(nn.Module):
             latent = self.normalisation(latent)
             return latent, self.decoder(latent)
 
-    def features(self, x: Tensor, latent: Tensor) -> Tensor:
-        """Return what the density sees: normalised latents and the bypass, if there is one."""
+    def features(self, x: Tensor, latent: Tensor, beside: Tensor | None = None) -> Tensor:
+        """Return what the density sees: normalised latents and the bypass, if there is one.
+
+        Args:
+            x: Inputs.
+            latent: Their normalised latents.
+            beside: The output of the bypass, if it is known.
+        """
         if self.bypass is None:
             return latent
-        with _full_precision(latent):
-            beside = self.bypass(x)
+        if beside is None:
+            with _full_precision(latent):
+                beside = cast(Tensor, self.bypass(x))
         if beside.shape[:-1] != latent.shape[:-1]:
             raise ValueError(
                 f"bypass: expected an output for each of the latents of shape {tuple(latent.shape)}, got shape "
@@ -221,8 +228,18 @@ class NaturalPosteriorNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence for a batch of inputs."""
-        latent, raw = self.represent(x)
-        return self.predict(self.evidence(raw, self.features(x, latent)))
+        return self.predict(self.see(x))
+
+    def see(self, x: Tensor, encoded: Tensor | None = None, beside: Tensor | None = None) -> Evidence:
+        """Return the evidence for a batch of inputs.
+
+        Args:
+            x: The inputs.
+            encoded: What a `TabularEncoder` encodes them as, if it is known.
+            beside: The output of the bypass, if it is known.
+        """
+        latent, raw = self.represent(x) if encoded is None else self.read(self.encoder.map(encoded))  # type: ignore[operator]
+        return self.evidence(raw, self.features(x, latent, beside))
 
 
 def _size_of(bypass: nn.Module) -> int:
