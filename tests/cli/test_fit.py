@@ -188,8 +188,8 @@ def test_files_that_are_no_tables(content, sentence, tmp_path):
 def test_files_that_are_not_there(tmp_path):
     assert "no such file" in refused(fit(tmp_path / "a.csv", tmp_path / "m"))
     (tmp_path / "b").mkdir()
-    for out in (tmp_path / "m", tmp_path / "b" / "m"):
-        assert "b is a directory; name a CSV" in refused(fit(tmp_path / "b", out))
+    assert "b: there are no files; give a file, a directory" in refused(fit(tmp_path / "b", tmp_path / "m"))
+    assert "choose another" in refused(fit(tmp_path / "b", tmp_path / "b" / "m"))
 
 
 def test_parquet_that_is_damaged_or_holds_lists(tmp_path):

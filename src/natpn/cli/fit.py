@@ -99,8 +99,10 @@ def fit_command(
     from natpn.estimators.numbers import choose_family
 
     path, most = data[0], bytes_of(memory)
-    if "-" in data and (len(data) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1):
-        raise Problem("Several files or processes cannot share standard input; give files.")
+    if "-" in data and len(data) > 1:
+        raise Problem("Standard input cannot be one of several files; give files.")
+    if path == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise Problem("Several processes cannot share standard input; give torchrun a file.")
     said = said_classes(task or ("classes" if target in category else None), family)
     options: dict[str, Any] = {
         "prior": prior,

@@ -127,6 +127,7 @@ class NatPNEstimator(DataEstimator):
 
         share = Share.of(files, target, bool(self.verbose))
         parallel.start(parallel.choose_device(self.device or "cpu", nn.Module()))
+        seed = parallel.gather_objects(seed)[0]  # without a random_state every process has drawn its own
         found = survey(share, isinstance(self, ClassifierMixin), seed)
         self.inputs_, self.n_features_in_ = found.inputs, len(share.features)
         self.feature_names_in_ = np.array(share.features, dtype=object)
