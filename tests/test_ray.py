@@ -237,7 +237,7 @@ def test_a_scorer_maps_batches_of_any_data_set(model, files, cluster, no_hang):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_workers_fit_one_model(cluster, tmp_path, no_hang):
-    rows, test = table(190).drop(["flat"]), table(500, 1)
+    rows, test = table(400).drop(["flat"]), table(500, 1)
     pq.write_table(rows, tmp_path / "rents.parquet", row_group_size=100)
     estimator = NatPNRegressor(random_state=0, max_epochs=10, batch_size=64, ensemble_size=1)
     model = natpn.ray.fit(estimator, tmp_path / "rents.parquet", "rent", tmp_path / "model")
@@ -252,7 +252,7 @@ def test_two_workers_fit_one_model(cluster, tmp_path, no_hang):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_errors_of_workers_are_told_in_a_sentence(model, cluster, tmp_path, no_hang):
-    pq.write_table(pa.table({"area": [1.0] * 99 + [2.0], "rent": [1.0] * 99 + [-7.0]}), tmp_path / "rents.parquet")
+    pq.write_table(pa.table({"area": [1.0] * 299 + [2.0], "rent": [1.0] * 299 + [-7.0]}), tmp_path / "rents.parquet")
     with pytest.raises(ValueError, match=r"^[^\n]*rents\.parquet: [^\n]*-7[^\n]*$"):
         natpn.ray.fit(NatPNRegressor(family="poisson"), tmp_path / "rents.parquet", "rent", tmp_path / "model")
     assert not (tmp_path / "model").exists()

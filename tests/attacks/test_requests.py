@@ -164,10 +164,8 @@ def test_texts_that_a_spreadsheet_would_run(tmp_path, tally):
         "large": pa.array(texts, pa.large_string()),
         "number": [-3.5] * len(texts),
     })  # fmt: skip
-    with (tmp_path / "out.csv").open("wb") as file:
-        writer = TableWriter(file, parquet=False)
+    with (tmp_path / "out.csv").open("wb") as file, TableWriter(file, parquet=False) as writer:
         writer.write(table)
-        writer.close()
     import csv
 
     with (tmp_path / "out.csv").open(newline="") as file:

@@ -109,10 +109,10 @@ def test_it_runs_without_torch_and_natpn(directory):
 def test_a_table_with_categories_is_taken_as_it_is_encoded():
     rows = pd.DataFrame({"x0": ROWS[:, 1], "x1": np.where(ROWS[:, 1] > 5, "red", "blue")})
     model = NatPNRegressor(latent_dim=4, max_epochs=2, random_state=0).fit(rows, targets("normal"))
-    (sentence,) = onnx_file._about_columns(model)
+    (sentence,) = onnx_file._about_columns(model.model_)
     assert "'x1' is a category" in sentence
     assert "3 columns" in sentence
-    inputs = json.loads(onnx_file._metadata(model, [sentence])["inputs"])
+    inputs = json.loads(onnx_file._metadata(model.model_, [sentence])["inputs"])
     assert inputs["feature_names"] == ["x0", "x1"]
     asked = pd.DataFrame({"x0": [*ROWS[:5, 1], 3.0], "x1": ["red", "blue"] * 2 + ["red", "green"]})
     encoded = TableTransform.from_config(inputs["transform"]).transform(asked).astype(float)
