@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from natpn import parallel, training
 from natpn.choices import check_choice
@@ -125,8 +125,10 @@ class NatPNEstimator(DataEstimator):
         """Fit on rows that are read in pieces."""
         from natpn.estimators.streaming import HeldOut, Share, check_targets, encode, survey
 
+        if self.device not in (None, "cpu", "auto"):
+            raise ValueError(f"device: files are fitted on the CPU, got {self.device!r}; use 'cpu', or fit a table")
         share = Share.of(files, target, bool(self.verbose))
-        parallel.start(parallel.choose_device(self.device or "cpu", nn.Module()))
+        parallel.start(torch.device("cpu"))
         seed = parallel.gather_objects(seed)[0]  # without a random_state every process has drawn its own
         found = survey(share, isinstance(self, ClassifierMixin), seed)
         self.inputs_, self.n_features_in_ = found.inputs, len(share.features)
@@ -142,7 +144,7 @@ class NatPNEstimator(DataEstimator):
         held_out = HeldOut.of(found.n_rows, self._n_folds, self.validation_fraction, self.calibrate is not None)
         with encode(share, found, self._encode_targets, self.targets_, held_out, seed) as rows:
             self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
-            model = self._train(rows.train, rows.validation, seed)
+            model = self._train(rows.train, rows.validation, seed, "cpu")
         if rows.folds is not None and not self.calibrate:
             self._set_model(model.calibrated_by_folds(rows.x, rows.folds))
         else:
@@ -150,13 +152,13 @@ class NatPNEstimator(DataEstimator):
         self.held_out_rows = rows.x, model.targets.as_known(rows.y), rows.folds
 
     def _fit(self, data: Prepared, seed: int) -> None:
-        model = self._train(data.train, data.validation, seed)
+        model = self._train(data.train, data.validation, seed, self.device)
         if isinstance(data.validation, Tensor) and not self.calibrate:
             self._set_model(model.calibrated_by_folds(data.train[0], data.validation))
         else:
             self._set_model(model.calibrated(*data.calibration, conformal=self.calibrate is not None))
 
-    def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int) -> Model:
+    def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int, device: str | None) -> Model:
         network = self._build(self.n_rows_, seed)
         result = training.fit(
             network,
@@ -169,7 +171,7 @@ class NatPNEstimator(DataEstimator):
             entropy_weight=self.entropy_weight,
             patience=self.patience,
             seed=seed,
-            device=self.device,
+            device=device,
             checkpoint_dir=self.checkpoint_dir,
             progress=bool(self.verbose),
         )
