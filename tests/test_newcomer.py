@@ -18,7 +18,7 @@ from natpn.densities import DENSITIES, Density
 from natpn.distributions import CompoundGamma
 from natpn.distributions.support import Support
 from natpn.encoders import ENCODERS
-from natpn.estimators.numbers import automatic
+from natpn.estimators.regressor import automatic
 from natpn.export import export_onnx
 from natpn.export.graph_module import Answers
 from natpn.families import FAMILIES

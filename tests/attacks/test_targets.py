@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from estimators.problems import REGRESSOR, numbers
 from natpn import NatPNRegressor, families
-from natpn.estimators.numbers import automatic
+from natpn.estimators.regressor import automatic
 from natpn.model.targets import Units
 
 

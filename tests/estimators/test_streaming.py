@@ -88,7 +88,7 @@ def test_who_is_held_out_does_not_depend_on_files(tmp_path, small):
     one = written(tmp_path / "one", whole, [N], 4_000)
     many = written(tmp_path / "many", whole.take(np.random.default_rng(0).permutation(N)), [700, 300, 2_000], 90)
     models = [NatPNRegressor(random_state=0, max_epochs=1).fit(files, "rent") for files in (one, many)]
-    left, right = (model.held_out_rows for model in models)
+    left, right = (model.held_out_rows_ for model in models)
     np.testing.assert_array_equal(np.sort(left[1]), np.sort(right[1]))
 
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from estimators.problems import REGRESSOR, VECTORS, numbers, targets
 from natpn import families
-from natpn.estimators.numbers import choose_family
+from natpn.estimators.regressor import choose_family
 from natpn.families import FAMILIES
 from natpn.model.targets import Units
 

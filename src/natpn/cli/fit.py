@@ -96,7 +96,7 @@ def fit_command(
       natpn fit trips/ --target fare --out fare --checkpoint fare-run
       torchrun --nproc-per-node 4 -m natpn fit trips/ --target fare --out fare
     """
-    from natpn.estimators.numbers import choose_family
+    from natpn.estimators.regressor import choose_family
 
     path, most = data[0], bytes_of(memory)
     if "-" in data and len(data) > 1:

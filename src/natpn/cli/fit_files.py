@@ -135,14 +135,14 @@ def _summary(saved: SavedModel, picked: bool) -> Iterator[str]:
     what = f"{len(model.classes_)} classes" if hasattr(model, "classes_") else "numbers"
     why = f", for {model.family_.suits}" if picked else ""
     yield f"target  {saved.target}: {what}, family {model.family_!r}{why}"
-    x, y, folds = model.held_out_rows
+    x, y, folds = model.held_out_rows_
     yield f"rows    {model.n_rows_:,} to fit, {len(y):,} of them held out by one network or all"
     if folds is None:
         yield "scores on rows that were held out, which also told when to stop:"
         found = totals(judge_answers([model.model_.answer_encoded(x)], y))
     else:
         yield "scores of single networks, on the rows that each held out; together they mostly do better:"
-        parts = [(model.model_.member(i), (folds == i).numpy()) for i in range(model.n_networks_)]
+        parts = [(model.model_.member(i), folds == i) for i in range(model.n_networks_)]
         each = [totals(judge_answers([member.answer_encoded(x[own])], y[own])) for member, own in parts]
         found = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
     yield from score_lines(found, baselines(model, y), model)

@@ -1,6 +1,6 @@
 """What classifier and regressor share: parameters, the fit, and what is asked of the fitted model.
 
-A fit takes these steps: inputs and targets → tensors (`data`, with `classes` or `numbers`), a network (`building`),
+A fit takes these steps: inputs and targets → tensors (`data`, `classifier`, `regressor`), a network (`building`),
 training (`natpn.training`), and the calibration on held-out rows. It leaves a `natpn.model.Model`, which answers.
 """
 
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -36,17 +35,12 @@ if TYPE_CHECKING:
 _NETWORKS = 2  # for tables: more accurate than one, in 1.3 times the time at 3,000 rows
 
 
-def is_files(X: Any) -> bool:
-    """Say whether it is what `natpn.data.parquet` returns, without importing pyarrow for it."""
-    return type(X).__module__ == "natpn.data"
-
-
 class NatPNEstimator(DataEstimator):
     """Base class of the estimators."""
 
     # Set by fit.
     model_: Model
-    held_out_rows: tuple[Tensor, NDArray[Any], Tensor | None]  # of files: encoded, targets, and which network held out
+    held_out_rows_: tuple[Tensor, NDArray[Any], NDArray[Any] | None]  # encoded, targets, and by which network, or all
 
     def __init__(
         self,
@@ -91,36 +85,6 @@ class NatPNEstimator(DataEstimator):
 
     # Fitting.
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: ArrayLike | None = None,
-        X_val: Any = None,
-        y_val: Any = None,
-    ) -> Self:
-        """Fit the model.
-
-        Args:
-            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y), or files
-                that need not fit into memory, as `natpn.data.parquet` returns them.
-            y: The targets, one a row; None for a data set; of files the name of the column, and all others are used.
-            sample_weight: How much each row counts: a row of weight 2 is that row twice.
-            X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
-                out.
-            y_val: Their targets; None for a data set.
-
-        Returns:
-            This estimator.
-        """
-        if not is_files(X):
-            return super().fit(X, y, sample_weight, X_val, y_val)
-        if sample_weight is not None or X_val is not None or y_val is not None:
-            raise ValueError("X: files have no sample_weight, X_val and y_val; leave them out, or read the files")
-        self._check_parameters()
-        self._fit_files(X, y, int(check_random_state(self.random_state).randint(2**31 - 1)))
-        return self
-
     def _fit_files(self, files: "Files", target: Any, seed: int) -> None:
         """Fit on rows that are read in pieces."""
         from natpn.estimators.streaming import HeldOut, Share, check_targets, encode, survey
@@ -144,21 +108,19 @@ class NatPNEstimator(DataEstimator):
         held_out = HeldOut.of(found.n_rows, self._n_folds, self.validation_fraction, self.calibrate is not None)
         with encode(share, found, self._encode_targets, self.targets_, held_out, seed) as rows:
             self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
-            model = self._train(rows.train, rows.validation, seed, "cpu")
-        if rows.folds is not None and not self.calibrate:
-            self._set_model(model.calibrated_by_folds(rows.x, rows.folds))
-        else:
-            self._set_model(model.calibrated(rows.x, rows.y, conformal=self.calibrate is not None))
-        self.held_out_rows = rows.x, model.targets.as_known(rows.y), rows.folds
+            self._fit(rows, seed)
 
     def _fit(self, data: Prepared, seed: int) -> None:
-        model = self._train(data.train, data.validation, seed, self.device)
-        if isinstance(data.validation, Tensor) and not self.calibrate:
-            self._set_model(model.calibrated_by_folds(data.train[0], data.validation))
+        model = self._train(data.train, data.validation, seed)
+        if data.folds is None:
+            self._set_model(model.calibrated(data.x, data.y, conformal=self.calibrate is not None))
         else:
-            self._set_model(model.calibrated(*data.calibration, conformal=self.calibrate is not None))
+            self._set_model(model.calibrated_by_folds(data.x, data.folds))
+        used = slice(None) if data.folds is None else (data.folds >= 0).numpy()
+        folds = None if data.folds is None else data.folds[used].numpy()
+        self.held_out_rows_ = data.x[used], model.targets.as_known(data.y[used]), folds
 
-    def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int, device: str | None) -> Model:
+    def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int) -> Model:
         network = self._build(self.n_rows_, seed)
         result = training.fit(
             network,
@@ -171,7 +133,7 @@ class NatPNEstimator(DataEstimator):
             entropy_weight=self.entropy_weight,
             patience=self.patience,
             seed=seed,
-            device=device,
+            device=self.device if isinstance(train, tuple) else "cpu",  # rows on disk are not moved
             checkpoint_dir=self.checkpoint_dir,
             progress=bool(self.verbose),
         )
@@ -267,6 +229,10 @@ class NatPNEstimator(DataEstimator):
             raise ValueError(
                 f"prior: chi = {chi.tolist()} with n = {n} is not a proper prior of {self.family_!r}"
             ) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "held_out_rows_"}  # data are not copied along
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")

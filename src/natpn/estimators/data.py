@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import narwhals as nw
 import numpy as np
@@ -25,8 +25,15 @@ from natpn.model.answers import Predictive
 from natpn.model.inputs import as_array, n_rows, read_dataset, take
 from natpn.tabular.input_tables import is_pandas
 
+if TYPE_CHECKING:
+    from natpn.data import Files
+
 Floats = NDArray[np.float64]
-Tensors = tuple[Tensor, Tensor, Tensor]
+
+
+def is_files(X: Any) -> bool:
+    """Say whether it is what `natpn.data.parquet` returns, without importing pyarrow for it."""
+    return type(X).__module__ == "natpn.data"
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,19 @@ class Prepared:
     """What a fit works on.
 
     Attributes:
-        train: Inputs, targets in training's units, and weights.
+        train: Inputs, targets in training's units, and weights; of files a source of these.
         validation: The same of rows that are held out; or which member of an ensemble holds out each row of `train`,
             -1 for none.
-        calibration: Inputs of the calibration rows, and their targets as numbers.
+        x: Inputs of the rows to calibrate with.
+        y: Their targets, as numbers.
+        folds: The network that held out each of them, -1 for none; None if all did.
     """
 
-    train: Tensors
-    validation: Tensors | Tensor
-    calibration: tuple[Tensor, Floats]
+    train: Any
+    validation: Any
+    x: Tensor
+    y: Floats
+    folds: Tensor | None = None
 
 
 class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -111,8 +122,9 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Fit the model.
 
         Args:
-            X: A table (array or data frame), an array of more dimensions, or a torch data set of pairs (x, y).
-            y: The targets, one a row; None for a data set.
+            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y), or files
+                that need not fit into memory, as `natpn.data.parquet` returns them.
+            y: The targets, one a row; None for a data set; of files the name of the column, and all others are used.
             sample_weight: How much each row counts: a row of weight 2 is that row twice.
             X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
                 out.
@@ -123,10 +135,19 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        if is_files(X):
+            if sample_weight is not None or X_val is not None or y_val is not None:
+                raise ValueError("X: files have no sample_weight, X_val and y_val; leave them out, or read the files")
+            self._fit_files(X, y, seed)
+            return self
         data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
         self.n_rows_ = len(data.train[0])
         self._fit(data, seed)
         return self
+
+    def _fit_files(self, files: "Files", target: Any, seed: int) -> None:
+        """Fit on rows that are read in pieces."""
+        raise ValueError(f"X: {type(self).__name__} does not read files; read them, and give a table")
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
         """Learn what inputs and targets are, and return them as training sees them."""
@@ -136,40 +157,59 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
             )
-        index, weight = self._arrange(X, y, sample_weight)
-        X, y, groups = take(X, index), y[index], groups[index]
-        self.folds_ = []
+        index, weight, rows = self._arrange(X, y, sample_weight)
+        X, y = take(X, index), y[index]
+        self.held_out_, self.folds_ = np.zeros(0, np.intp), []
         if X_val is None and y_val is None:
-            calibrate = self.calibrate is not None
-            folded = fold_rows(groups, self._n_folds, self.validation_fraction, calibrate, seed)
-            if folded is not None:
-                split = folded
-                self.folds_ = [index[split.train[split.folds == i]] for i in range(self._n_folds)]
-                self.held_out_ = np.sort(np.concatenate([index[split.calibration], *self.folds_]))
-            else:
-                split = split_rows(groups, self.validation_fraction, calibrate, seed)
-                self.held_out_ = np.sort(np.delete(index, split.train))
-            # Held-out rows do not count as seen; else new rows would look more surprising than held-out ones.
-            rows = self.inputs_.fit(take(X, split.train)).transform(X)
-            for i in range(len(self.folds_)):
-                held_out, seen = split.train[split.folds == i], split.train[split.folds != i]
-                rows[held_out] = self.inputs_.transform_unseen(take(X, held_out), take(X, seen))
+            split = self._split(groups[index], index, seed)
+            rows = self._without_held_out(X, rows, split)
         else:
-            self.held_out_ = np.zeros(0, np.intp)
-            rows = self.inputs_.fit(X).transform(X)
             rows, y, weight, split = self._append(rows, y, weight, X_val, y_val)
         self.targets_ = self._learn_targets(y[split.train], weight[split.train])
         self.family_ = self.targets_.family
         inputs, targets = torch.from_numpy(rows), self.targets_.standardise(y)
         weights = torch.from_numpy(weight).float()
-        train, validation, calibration = map(torch.from_numpy, (split.train, split.validation, split.calibration))
-        return Prepared(
-            (inputs[train], targets[train], weights[train]),
-            torch.from_numpy(split.folds)
-            if split.folds is not None
-            else (inputs[validation], targets[validation], weights[validation]),
-            (inputs[calibration], y[split.calibration]),
-        )
+        train, validation = ((inputs[i], targets[i], weights[i]) for i in (split.train, split.validation))
+        if split.folds is None:
+            return Prepared(train, validation, inputs[split.calibration], y[split.calibration])
+        folds = torch.from_numpy(split.folds)
+        if self.calibrate is not None:
+            return Prepared(train, folds, inputs[split.calibration], y[split.calibration])
+        return Prepared(train, folds, train[0], y[split.train], folds)
+
+    def _arrange(
+        self, X: Any, y: Floats, sample_weight: ArrayLike | None
+    ) -> tuple[NDArray[np.intp], Floats, NDArray[np.float32]]:
+        """Return the rows to use, each once and sorted by content, their weights, 1 on average, and them encoded."""
+        index, weight = weighted_rows(sample_weight, n_rows(X))
+        while True:
+            some = X if len(index) == n_rows(X) else take(X, index)
+            rows = self.inputs_.fit(some).transform(some)
+            chosen, weight = distinct_rows(rows, y[index], weight)
+            index, all_differ = index[chosen], len(chosen) == len(index)
+            if all_differ:  # else again without the copies, on which the encoding must not depend
+                return index, weight / weight.mean(), rows[chosen]
+
+    def _split(self, groups: NDArray[np.int64], index: NDArray[np.intp], seed: int) -> Split:
+        """Hold out rows, and note which they are in X."""
+        calibrate = self.calibrate is not None
+        split = fold_rows(groups, self._n_folds, self.validation_fraction, calibrate, seed)
+        if split is None:
+            split = split_rows(groups, self.validation_fraction, calibrate, seed)
+            self.held_out_ = np.sort(np.delete(index, split.train))
+        else:
+            self.folds_ = [index[split.train[split.folds == i]] for i in range(self._n_folds)]
+            self.held_out_ = np.sort(np.concatenate([index[split.calibration], *self.folds_]))
+        return split
+
+    def _without_held_out(self, X: Any, rows: NDArray[np.float32], split: Split) -> NDArray[np.float32]:
+        """Encode rows again where held-out ones must not count as seen: new rows would look stranger than these."""
+        if len(split.train) < len(rows):
+            rows = self.inputs_.fit(take(X, split.train)).transform(X)
+        for i in range(len(self.folds_)):
+            held_out, seen = split.train[split.folds == i], split.train[split.folds != i]
+            rows[held_out] = self.inputs_.transform_unseen(take(X, held_out), take(X, seen))
+        return rows
 
     def _read_inputs(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return inputs and targets after scikit-learn's checks, and note the kind of inputs."""
@@ -220,17 +260,6 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             and not hasattr(self, "feature_names_in_")
             and isinstance(self.inputs_, TableInputs)
         )
-
-    def _arrange(self, X: Any, y: Floats, sample_weight: ArrayLike | None) -> tuple[NDArray[np.intp], Floats]:
-        """Return the rows to use, each once and sorted by content, and their weights, 1 on average."""
-        index, weight = weighted_rows(sample_weight, n_rows(X))
-        before = 0
-        while len(index) != before:  # again without the copies, so that the order does not depend on them
-            before = len(index)
-            some = take(X, index)
-            chosen, weight = distinct_rows(self.inputs_.fit(some).transform(some), y[index], weight)
-            index = index[chosen]
-        return index, weight / weight.mean()
 
     def _append(
         self, rows: NDArray[np.float32], y: Floats, weight: Floats, X_val: Any, y_val: Any

@@ -27,6 +27,7 @@ from natpn import parallel
 from natpn.choices import listed, nearest
 from natpn.data import Files, Piece
 from natpn.distributions import SupportError
+from natpn.estimators.data import Prepared
 from natpn.estimators.rows import ENOUGH
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
@@ -221,25 +222,6 @@ class HeldOut:
         return fold.astype(np.int8)
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """Rows as training sees them.
-
-    Attributes:
-        train: The rows of this process, on disk.
-        validation: What networks are validated on, of all processes, each on its own fold.
-        x: Inputs to calibrate with.
-        y: Their targets, as numbers.
-        folds: The network that holds out each of them; None if all do.
-    """
-
-    train: StoredRows
-    validation: Rows
-    x: Tensor
-    y: NDArray[np.float64]
-    folds: Tensor | None
-
-
 @contextmanager
 def located(piece: Piece) -> Iterator[None]:
     """Let errors about a batch name the file.
@@ -281,7 +263,7 @@ def encode(
     targets: Targets,
     held_out: HeldOut,
     seed: int,
-) -> Iterator[Encoded]:
+) -> Iterator[Prepared]:
     """Write all rows to disk as training sees them; they are gone afterwards.
 
     Args:
@@ -315,7 +297,7 @@ def encode(
                              held_out)  # fmt: skip
 
 
-def _with_held_out(train: StoredRows, own: list[Tensor], held_out: HeldOut) -> Encoded:
+def _with_held_out(train: StoredRows, own: list[Tensor], held_out: HeldOut) -> Prepared:
     """Add the held-out rows of all processes, given those of this one: key, fold, inputs, targets and as seen."""
     everyone = [parallel.gather_rows(column) for column in own]
     order = torch.argsort(everyone[0], stable=True)  # the same however many processes there are
@@ -324,9 +306,9 @@ def _with_held_out(train: StoredRows, own: list[Tensor], held_out: HeldOut) -> E
     used = fold == ASIDE if held_out.aside else fold >= 0
     calibration = x[used], y[used].double().numpy()
     if held_out.n_folds == 1:
-        return Encoded(train.of(0), Rows(x[members[0]], seen[members[0]]), *calibration, None)
+        return Prepared(train.of(0), Rows(x[members[0]], seen[members[0]]), *calibration, None)
     folds = None if held_out.aside else fold.long()
-    return Encoded(train, FoldedRows(Rows(x, seen), members), *calibration, folds)
+    return Prepared(train, FoldedRows(Rows(x, seen), members), *calibration, folds)
 
 
 def row_keys(table: pa.Table) -> NDArray[np.uint64]:

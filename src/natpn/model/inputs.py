@@ -41,7 +41,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def fit(self, X: Any) -> Self:
-        """Learn from training inputs."""
+        """Learn from training inputs; their order does not matter."""
 
     @abstractmethod
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -155,9 +155,11 @@ class ArrayInputs(Inputs):
         values = _finite(X)
         axes = {2: (0,), 4: (0, 2, 3)}.get(values.ndim, tuple(range(values.ndim)))
         self._shape = values.shape[1:]
-        self.mean = values.mean(axes, keepdims=True, dtype=np.float64)[0]
+        mean = values.mean(axes, keepdims=True, dtype=np.float64)[0]
         spread = values.std(axes, keepdims=True, dtype=np.float64)[0]
-        self.scale = np.where(spread > 0, spread, 1.0)
+        # Cut to fewer digits, because the last ones depend on the order of the rows.
+        self.scale = np.where(spread > 0, spread, 1.0).astype(np.float32).astype(np.float64)
+        self.mean = np.round(mean / self.scale, 6) * self.scale
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:

@@ -52,7 +52,8 @@ class Arithmetic:
 
 
 def measure(numbers: NDArray[np.float64]) -> Moments:
-    """Return the moments of finite numbers, of which there is at least one."""
+    """Return the moments of finite numbers, of which there is at least one; their order does not matter."""
+    numbers = np.sort(numbers)  # sums are rounded by the order of their terms
     largest = float(np.abs(numbers).max())
     exponent = 0
     if largest and not ORDINARY[0] < largest < ORDINARY[1]:
@@ -63,8 +64,7 @@ def measure(numbers: NDArray[np.float64]) -> Moments:
     # The mean is rounded, so the deviations from it have a mean of their own.
     remainder = float(rest.mean())
     variance = float((rest**2).mean()) - remainder**2
-    constant = numbers.min() == numbers.max()
-    return Moments(exponent, mean + remainder, 0.0 if constant else float(np.sqrt(max(variance, 0.0))))
+    return Moments(exponent, mean + remainder, 0.0 if numbers[0] == numbers[-1] else float(np.sqrt(max(variance, 0.0))))
 
 
 def pooled(parts: Sequence[tuple[float, Moments]]) -> Moments:
