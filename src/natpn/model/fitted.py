@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from natpn.families import Family, Posterior
+from natpn.evidence import Evidence
+from natpn.families import Family
 from natpn.model.answers import PredictiveDistribution
 from natpn.model.calibration import Calibration
 from natpn.model.inputs import Inputs
@@ -72,43 +73,37 @@ class Model:
     def answers(self, X: Any) -> Iterator[PredictiveDistribution]:
         """Yield the predictive distributions of rows, in pieces of at most `PIECE`."""
         for x in self.inputs.tensors(X, PIECE):
-            yield self._answer(*self._posterior(x))
+            yield self._answer([self._see(x)])
 
     def answer(self, X: Any) -> PredictiveDistribution:
         """Return the predictive distributions of all rows."""
-        return self._all(self.inputs.tensors(X, PIECE))
+        return self._answer([self._see(x) for x in self.inputs.tensors(X, PIECE)])
 
     def answer_encoded(self, x: Tensor) -> PredictiveDistribution:
         """Return the predictive distributions of rows that `inputs` has encoded."""
-        return self._all(iter(x.split(PIECE)))
+        return self._answer([self._see(part) for part in x.split(PIECE)])
 
     def answer_without_evidence(self) -> PredictiveDistribution:
         """Return what the prior alone predicts, as one row."""
-        prior, family = self.network.prior, self.family
-        posterior = family.posterior(family.evidence(prior.chi[None], prior.log_n.reshape(1)))
-        return self._answer(posterior, torch.full((1,), -torch.inf, dtype=torch.float64))
-
-    def _all(self, encoded: Iterator[Tensor]) -> PredictiveDistribution:
-        parts = [self._posterior(x) for x in encoded]
-        if len(parts) == 1:
-            return self._answer(*parts[0])
-        chi = torch.cat([posterior.mean_statistics for posterior, _ in parts])
-        log_n = torch.cat([posterior.evidence.log_n for posterior, _ in parts])
-        posterior = self.family.posterior(self.family.evidence(chi, log_n.to(chi.dtype)))
-        return self._answer(posterior, torch.cat([log_evidence for _, log_evidence in parts]))
+        prior = self.network.prior
+        chi = prior.wide()[0][None, : self.family.n_statistics]
+        return self._answer([self.family.evidence(chi, torch.full((1,), -torch.inf))])
 
     @torch.no_grad()
-    def _posterior(self, x: Tensor) -> tuple[Posterior[Any], Tensor]:
-        """Return the posterior of encoded rows in training's units, and the log evidence."""
+    def _see(self, x: Tensor) -> Evidence:
+        """Return the evidence for encoded rows, in training's units."""
         if self._quick is not None and len(x) <= MAX_ROWS:
-            posterior, evidence = self._quick(x.double().numpy())
-        else:
-            parameter = next(self.network.parameters())
-            posterior, evidence = self.network(x.to(parameter.device, parameter.dtype))
-        return posterior, evidence.log_n
+            return self._quick(x.double().numpy())
+        parameter = next(self.network.parameters())
+        return self.network.see(x.to(parameter.device, parameter.dtype))
 
-    def _answer(self, posterior: Posterior[Any], log_evidence: Tensor) -> PredictiveDistribution:
-        return self.targets.answer(posterior, log_evidence, self.prior_log_n, self.calibration)
+    @torch.no_grad()
+    def _answer(self, parts: list[Evidence]) -> PredictiveDistribution:
+        totals = [self.network.update(part).wide() for part in parts]
+        chi, log_n = (found[0] if len(found) == 1 else torch.cat(found) for found in zip(*totals, strict=True))
+        log_evidence = torch.cat([part.log_n for part in parts])
+        chi = chi[..., : self.family.n_statistics]
+        return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, self.calibration)
 
     # Its parts.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from natpn import families
-from natpn.families import Family, Posterior
+from natpn.families import Family
 from natpn.model.answers import ClassDistribution, PredictiveDistribution
 from natpn.model.calibration import Calibration
 
@@ -46,9 +46,17 @@ class Targets(ABC):
 
     @abstractmethod
     def answer(
-        self, posterior: Posterior[Any], log_evidence: Tensor, prior_log_n: float, calibration: Calibration
+        self, chi: Tensor, log_n: Tensor, log_evidence: Tensor, prior_log_n: float, calibration: Calibration
     ) -> PredictiveDistribution:
-        """Return predictive distributions from a posterior in training's units."""
+        """Return predictive distributions from χ in training's units and log n, both with the prior, in float64.
+
+        Args:
+            chi: χ, (rows, S).
+            log_n: log n.
+            log_evidence: log n without the prior.
+            prior_log_n: log n of the prior alone.
+            calibration: What held-out rows showed.
+        """
 
     @property
     def usual(self) -> tuple[float, float] | None:
@@ -99,12 +107,11 @@ class Units(Targets):
         return type(self)(family, self.location, self.scale)
 
     def answer(
-        self, posterior: Posterior[Any], log_evidence: Tensor, prior_log_n: float, calibration: Calibration
+        self, chi: Tensor, log_n: Tensor, log_evidence: Tensor, prior_log_n: float, calibration: Calibration
     ) -> PredictiveDistribution:
         """Return predictive distributions in the user's units."""
-        chi = self.restore(posterior.mean_statistics)
-        restored = self.family.posterior(self.family.evidence(chi, posterior.evidence.log_n.to(chi.dtype)))
-        return PredictiveDistribution(restored, log_evidence, prior_log_n, calibration, self.trials)
+        posterior = self.family.posterior(self.family.evidence(self.restore(chi), log_n))
+        return PredictiveDistribution(posterior, log_evidence, prior_log_n, calibration, self.trials)
 
     @property
     def trials(self) -> float | None:
@@ -156,9 +163,10 @@ class Labels(Targets):
         return type(self)(family, self.classes)
 
     def answer(
-        self, posterior: Posterior[Any], log_evidence: Tensor, prior_log_n: float, calibration: Calibration
+        self, chi: Tensor, log_n: Tensor, log_evidence: Tensor, prior_log_n: float, calibration: Calibration
     ) -> ClassDistribution:
         """Return predictive distributions over the labels."""
+        posterior = self.family.posterior(self.family.evidence(chi, log_n))
         return ClassDistribution(self.classes, posterior, log_evidence, prior_log_n, calibration)
 
     def to_config(self) -> dict[str, Any]:

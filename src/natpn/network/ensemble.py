@@ -67,6 +67,14 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence of all members together."""
+        return self._first.predict(self.see(x))
+
+    def update(self, evidence: Evidence) -> Evidence:
+        """Return prior and evidence together."""
+        return self._first.update(evidence)
+
+    def see(self, x: Tensor) -> Evidence:
+        """Return the evidence of all members together."""
         members = [cast(NaturalPosteriorNetwork, member) for member in self.members]
         first, encoded, beside = members[0], None, None
         if not self.training and not torch.compiler.is_compiling():  # what all would calculate alike is done once
@@ -78,8 +86,7 @@ class NaturalPosteriorEnsemble(nn.Module):
             if first.bypass is not None and _alike([member.bypass for member in members]):
                 beside = first.bypass(x)
         parts = [member.see(x, encoded, beside) for member in members]
-        evidence = self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
-        return self._first.predict(evidence)
+        return self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
 
     def combine(self, chi: Tensor, log_n: Tensor) -> Evidence:
         """Return the evidence of all members together, from χ and log n of each, (M, …)."""

@@ -219,12 +219,15 @@ class NaturalPosteriorNetwork(nn.Module):
         with _full_precision(raw):
             return self.family.evidence(self.family.link(raw), log_n.to(raw.dtype))
 
-    def predict(self, evidence: Evidence) -> Prediction:
-        """Return the Bayesian update of the prior by the evidence, of which at most e^`LARGEST` observations count."""
+    def update(self, evidence: Evidence) -> Evidence:
+        """Return prior and evidence together, of which at most e^`LARGEST` observations count."""
         chi, log_n = evidence.wide()
         exact = chi, log_n.clamp(max=budgets.LARGEST)
-        counted = rounded(exact, self.family.n_statistics, evidence.pool, evidence.chi.dtype)
-        return Prediction(self.family.posterior(self.prior + counted), evidence)
+        return self.prior + rounded(exact, self.family.n_statistics, evidence.pool, evidence.chi.dtype)
+
+    def predict(self, evidence: Evidence) -> Prediction:
+        """Return the Bayesian update of the prior by the evidence."""
+        return Prediction(self.family.posterior(self.update(evidence)), evidence)
 
     def forward(self, x: Tensor) -> Prediction:
         """Return posterior and evidence for a batch of inputs."""

@@ -18,10 +18,11 @@ from natpn.densities.base import FLOOR, REACH
 from natpn.encoders import TabularEncoder
 from natpn.encoders.base import LIMIT, Activation, Dropout, SmoothActivation
 from natpn.encoders.piecewise import NumbersAndPieces
+from natpn.evidence import Evidence
 from natpn.network.budgets import CORNER, FAR, OUTSIDE, Budget, GradualBudget
 from natpn.network.default import PrincipalComponents
 from natpn.network.ensemble import NaturalPosteriorEnsemble
-from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
+from natpn.network.natural_posterior import NaturalPosteriorNetwork
 
 Floats = NDArray[np.float64]
 MAX_ROWS = 256  # numpy stays faster for a few more
@@ -39,14 +40,14 @@ class QuickNetwork:
         self._tables = [_Table(member) for member in self._members]
 
     @torch.no_grad()
-    def __call__(self, x: Floats) -> Prediction:
-        """Return posterior and evidence for inputs (rows, columns)."""
+    def __call__(self, x: Floats) -> Evidence:
+        """Return the evidence for inputs (rows, columns)."""
         said = [table(x) for table in self._tables]
         raw, log_n = (torch.from_numpy(np.stack(parts)) for parts in zip(*said, strict=True))
         first, chi = self._members[0], self._members[0].family.link(raw)
         if isinstance(self.network, NaturalPosteriorNetwork):
-            return first.predict(first.family.evidence(chi[0], log_n[0]))
-        return first.predict(self.network.combine(chi, log_n))
+            return first.family.evidence(chi[0], log_n[0])
+        return self.network.combine(chi, log_n)
 
 
 def quick(network: NaturalPosteriorNetwork | NaturalPosteriorEnsemble) -> QuickNetwork | None:
