@@ -33,6 +33,7 @@ PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 BATCH = 65_536
 """Rows that are read at once."""
 
+_NUMBER, _TEXT = 40, 400  # bytes that a fit in memory needs for a cell
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)/")
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what Hive writes for a missing value
 
@@ -84,6 +85,12 @@ class Files:
     def n_rows(self) -> int:
         """How many rows there are."""
         return sum(piece.n_rows for piece in self.pieces)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a fit that reads all rows at once stays below `memory`."""
+        cells = [_NUMBER if pa.types.is_primitive(field.type) else _TEXT for field in self.schema]
+        return self.n_rows * sum(cells) <= self.memory
 
     @property
     def paths(self) -> list[str]:

@@ -258,7 +258,7 @@ class BlockScorer:
         """Yield the predictions of blocks, given their numbers."""
         for number in batch["block"].to_pylist():
             for piece, rows in self.blocks.parts(number):
-                with located(piece):
+                with located(piece.path):
                     yield self.score(rows)
 
 

@@ -24,11 +24,12 @@ def table(n: int = N, seed: int = 0) -> pa.Table:
     return pa.table({"area": area, "city": city.tolist(), "rent": rent, "dear": np.where(rent > 1200, "yes", "no")})
 
 
-def written(place, whole: pa.Table, sizes: list[int], group: int = 400):
+def written(place, whole: pa.Table, sizes: list[int], group: int = 400, memory: int = 2**17):
+    """Write files; by default they are more than there is memory for, so that they are read in pieces."""
     place.mkdir()
     for number, start in enumerate(np.cumsum([0, *sizes[:-1]])):
         pq.write_table(whole.slice(start, sizes[number]), place / f"{number:02}.parquet", row_group_size=group)
-    return parquet(place)
+    return parquet(place, memory)
 
 
 @pytest.fixture
@@ -128,12 +129,30 @@ def test_wrong_targets(tmp_path, target, message):
         NatPNRegressor().fit(files, "rent", sample_weight=np.ones(N))
 
 
-@pytest.mark.parametrize("rows", [3, 150])
-def test_few_rows_belong_into_memory(tmp_path, rows):
-    files = written(tmp_path / "rents", table(rows).drop(["dear"]), [rows])
-    with pytest.raises(
-        ValueError, match=rf"expected files with at least 200 rows that have a 'rent', .* got {rows}; fit"
-    ):
+def test_rows_that_fit_into_memory_are_fitted_there(tmp_path):
+    whole = table(120).drop(["dear"])
+    files = written(tmp_path / "rents", whole, [100, 20], memory=2**30)
+    assert files.fits
+    model, other = (NatPNRegressor(random_state=0, max_epochs=2) for _ in range(2))
+    model.fit(files, "rent")
+    X, y = whole.drop(["rent"]), whole["rent"].to_numpy()
+    np.testing.assert_array_equal(model.predict(X), other.fit(X, y).predict(X))
+    assert list(model.feature_names_in_) == ["area", "city"]
+
+
+def test_errors_about_rows_in_memory_name_their_file(tmp_path):
+    whole = table(50).drop(["dear"])
+    bad = whole.set_column(0, "area", pa.array([*[50.0] * 49, np.inf]))
+    with pytest.raises(ValueError, match=r"01\.parquet, column 'area': the value is infinity"):
+        NatPNRegressor().fit(written(tmp_path / "areas", bad, [45, 5], memory=2**30), "rent")
+    bad = whole.set_column(2, "rent", pa.array([*[3.0] * 49, -7.0]))
+    with pytest.raises(ValueError, match=r"01\.parquet: y: expected .*-7"):
+        NatPNRegressor(family="poisson").fit(written(tmp_path / "rents", bad, [45, 5], memory=2**30), "rent")
+
+
+def test_too_little_memory_for_a_few_rows(tmp_path):
+    files = written(tmp_path / "rents", table(150).drop(["dear"]), [150], memory=1)
+    with pytest.raises(ValueError, match=r"expected files with at least 200 rows that have a 'rent', .* got 150; fit"):
         NatPNRegressor().fit(files, "rent")
 
 

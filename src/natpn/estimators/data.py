@@ -27,6 +27,7 @@ from natpn.tabular.input_tables import is_pandas
 
 if TYPE_CHECKING:
     from natpn.data import Files
+    from natpn.estimators.streaming import Share
 
 Floats = NDArray[np.float64]
 
@@ -64,6 +65,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     validation_fraction: float
     calibrate: str | None
     random_state: int | np.random.RandomState | None
+    verbose: int
 
     # Set by fit.
     inputs_: Inputs
@@ -139,15 +141,33 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             if sample_weight is not None or X_val is not None or y_val is not None:
                 raise ValueError("X: files have no sample_weight, X_val and y_val; leave them out, or read the files")
             self._fit_files(X, y, seed)
-            return self
+        else:
+            self._fit_rows(X, y, seed, sample_weight, X_val, y_val)
+        return self
+
+    def _fit_rows(
+        self, X: Any, y: Any, seed: int, sample_weight: ArrayLike | None = None, X_val: Any = None, y_val: Any = None
+    ) -> None:
+        """Fit on rows in memory."""
         data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
         self.n_rows_ = len(data.train[0])
         self._fit(data, seed)
-        return self
 
     def _fit_files(self, files: "Files", target: Any, seed: int) -> None:
+        """Fit on files, of which all rows are read at once if they fit into memory."""
+        from natpn.estimators.streaming import Share, located
+
+        share = Share.of(files, target, bool(self.verbose))
+        if not files.fits:
+            self._fit_pieces(share, seed)
+            return
+        table, paths = share.whole()
+        with located(paths[0] if paths else files.paths[0], paths):
+            self._fit_rows(table.select(share.features), table[target], seed)
+
+    def _fit_pieces(self, share: "Share", seed: int) -> None:
         """Fit on rows that are read in pieces."""
-        raise ValueError(f"X: {type(self).__name__} does not read files; read them, and give a table")
+        raise ValueError(f"X: {type(self).__name__} reads files into memory, and there is too little; give it more")
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
         """Learn what inputs and targets are, and return them as training sees them."""

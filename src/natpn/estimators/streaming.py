@@ -102,6 +102,24 @@ class Share:
                 if len(part):
                     yield piece, index, part
 
+    def whole(self) -> tuple[pa.Table, list[str]]:
+        """Return all rows that have a target, and the file of each."""
+        parts, paths = [], []
+        for piece in self.files.pieces:
+            for batch in self.files.batches([*self.features, self.target], [piece]):
+                parts.append(batch.filter(pc.is_valid(_without_nan(batch[self.target]))))
+                paths += [piece.path] * len(parts[-1])
+        self.tell_missing(len(paths))
+        return pa.concat_tables(parts).combine_chunks(), paths
+
+    def tell_missing(self, n_rows: int) -> None:
+        """Warn if there are rows without a target, given how many have one."""
+        missing = self.files.n_rows - n_rows
+        if missing and parallel.rank() == 0:
+            warnings.warn(
+                f"{missing:,} of {self.files.n_rows:,} rows have no {self.target!r} and are left out", stacklevel=6
+            )
+
     def _parts(self) -> Iterator[tuple[Piece, NDArray[np.int64], pa.Table, int]]:
         pieces, size, rank = self.files.pieces, parallel.world_size(), parallel.rank()
         starts = np.cumsum([0, *(piece.n_rows for piece in pieces)])
@@ -182,11 +200,7 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
     order = np.argsort(np.concatenate([index for index, _ in drawn]))  # the same however many processes there are
     sample = pa.concat_tables([table for _, table in drawn]).take(pa.array(order))
     inputs = TableInputs(total.transform(sample.select(share.features)))
-    missing = share.files.n_rows - total.n_rows
-    if missing and parallel.rank() == 0:
-        warnings.warn(
-            f"{missing:,} of {share.files.n_rows:,} rows have no {share.target!r} and are left out", stacklevel=4
-        )
+    share.tell_missing(total.n_rows)
     if not classes:
         return Survey(inputs, sample[share.target], total.n_rows)
     labels = pa.chunked_array([part for _, _, own in everyone for part in own])
@@ -223,8 +237,12 @@ class HeldOut:
 
 
 @contextmanager
-def located(piece: Piece) -> Iterator[None]:
-    """Let errors about a batch name the file.
+def located(path: str, paths: list[str] | None = None) -> Iterator[None]:
+    """Let errors about rows name their file.
+
+    Args:
+        path: The file.
+        paths: The file of each row, if there are several.
 
     Raises:
         ValueError: With the file, the column and the cure.
@@ -232,13 +250,15 @@ def located(piece: Piece) -> Iterator[None]:
     try:
         yield
     except CellError as error:
-        raise ValueError(f"{piece.path}, column {error.column!r}: {error.problem}") from None
+        where = path if paths is None else paths[error.row]
+        raise ValueError(f"{where}, column {error.column!r}: {error.problem}") from None
     except SupportError as error:
+        where = path if paths is None else paths[error.index[0]]
         raise ValueError(
-            f"{piece.path}: y: expected {error.expected}, got {error.got}; correct it, or choose another family"
+            f"{where}: y: expected {error.expected}, got {error.got}; correct it, or choose another family"
         ) from None
     except ValueError as error:
-        raise ValueError(f"{piece.path}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
 
 
 def check_targets(share: Share, numbers: Callable[[Any], NDArray[np.float64]]) -> None:
@@ -246,7 +266,7 @@ def check_targets(share: Share, numbers: Callable[[Any], NDArray[np.float64]]) -
     own = None
     try:
         for piece, _, part in share.parts("check"):
-            with located(piece):
+            with located(piece.path):
                 numbers(part[share.target])
     except ValueError as error:
         own = str(error)
@@ -277,7 +297,7 @@ def encode(
     folds, kept = [], []
     with Store(found.inputs.shape[0]) as store:
         for piece, _, part in share.parts("encode"):
-            with located(piece):
+            with located(piece.path):
                 x, y = found.inputs.transform(part.select(share.features)), numbers(part[share.target])
             seen = targets.standardise(y).numpy()
             key = row_keys(part)
