@@ -10,14 +10,20 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from natpn.distributions import Categorical as CategoricalDistribution
-from natpn.distributions.support import Support, classes
 from natpn.evidence import Evidence
 from natpn.families.description import Graph
+from natpn.families.distribution import Array, ScalarDistribution, Support, array
 from natpn.families.shared import DirichletFamily, DirichletPosterior
+
+
+def classes(n_classes: int) -> Support:
+    """Return what a class index from 0 to n_classes − 1 may be."""
+    expected = f"a class index from 0 to {n_classes - 1}"
+    return Support(expected, lambda y: (y >= 0) & (y < n_classes) & (y == y.floor()), discrete=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,15 +32,11 @@ class Categorical(DirichletFamily):
 
     predicts: ClassVar[str] = "one of several labels"
     is_classes: ClassVar[bool] = True
-
-    @property
-    def graph(self) -> Graph:
-        """Every output but the standard deviation: a class has none."""
-        return Graph(
-            "class probabilities; n·chi is the parameter of the Dirichlet posterior",
-            "the probability of each class, in the order of `classes`",
-            deviation=False,
-        )
+    graph = Graph(
+        "class probabilities; n·chi is the parameter of the Dirichlet posterior",
+        "the probability of each class, in the order of `classes`",
+        deviation=False,  # a class has none
+    )
 
     @property
     def support(self) -> Support:
@@ -70,8 +72,56 @@ class CategoricalPosterior(DirichletPosterior[Categorical]):
         alpha = self.alpha.expand(*shape, -1).gather(-1, y.long().expand(shape).unsqueeze(-1)).squeeze(-1)
         return torch.digamma(alpha) - torch.digamma(self.total)
 
-    def predictive(self) -> CategoricalDistribution:
+    def predictive(self) -> "CategoricalDistribution":
         """Return the classes with their posterior mean probabilities."""
         return CategoricalDistribution(self.alpha / self.total.unsqueeze(-1), self.dtype)
 
     likelihood = predictive
+
+
+class CategoricalDistribution(ScalarDistribution):
+    """Class indices 0 … C − 1 with the given probabilities, shape (..., C).
+
+    A class index has no mean; `mean` and `variance` are those of its indicator vector, shape (..., C).
+    """
+
+    def __init__(self, probs: Tensor, dtype: torch.dtype = torch.float64) -> None:
+        self.probs = probs
+        super().__init__(probs[..., 0], classes(probs.shape[-1]), dtype)
+
+    def _mean(self) -> Tensor:
+        return self.probs
+
+    def _variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        shape = torch.broadcast_shapes(y.shape, self.batch_shape)
+        probs = self.probs.expand(*shape, -1)
+        return probs.gather(-1, y.expand(shape).long().unsqueeze(-1)).squeeze(-1).log()
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        flat: Tensor = torch.multinomial(
+            self.probs.reshape(-1, self.probs.shape[-1]), max(shape.numel(), 1), replacement=True
+        )
+        drawn: Tensor = flat.T[: shape.numel()].reshape(shape + self.batch_shape)
+        return drawn
+
+    def _entropy(self) -> Tensor:
+        entropies: Tensor = torch.special.entr(self.probs)
+        return entropies.sum(-1)
+
+    def _cdf(self, y: Array) -> Array:
+        total = self._cumulative()
+        index = np.broadcast_to(np.floor(y), np.broadcast_shapes(y.shape, total.shape[:-1]))
+        last = np.clip(index, 0, total.shape[-1] - 1).astype(np.int64)[..., None]
+        total = np.broadcast_to(total, (*index.shape, total.shape[-1]))
+        return np.where(index < 0, 0.0, np.take_along_axis(total, last, -1)[..., 0])
+
+    def _icdf(self, q: Array) -> Array:
+        return np.asarray((self._cumulative()[..., :-1] < q[..., None]).sum(-1), dtype=np.float64)
+
+    def _cumulative(self) -> Array:
+        total = np.cumsum(array(self.probs), -1)
+        total[..., -1] = 1.0
+        return total

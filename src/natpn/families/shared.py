@@ -93,10 +93,7 @@ def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.f
 class PositiveMeanFamily(Family):
     """Families of one statistic of positive mean, by default u(y) = y; the paper's prior is one observation of 1."""
 
-    @property
-    def n_statistics(self) -> int:
-        """The mean."""
-        return 1
+    n_statistics = 1
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means from 10⁻⁸ to 10⁸, by the exponential."""
