@@ -261,6 +261,11 @@ class CountDistribution(ScalarDistribution):
         """Return the rows from start to stop of the flattened batch."""
 
 
+def broadcast(*parameters: Tensor) -> tuple[Tensor, ...]:
+    """Return parameters in their common shape."""
+    return tuple(torch.broadcast_tensors(*parameters))
+
+
 def array(x: Tensor) -> Array:
     """Return a tensor's values for scipy."""
     return np.asarray(x.detach().cpu().numpy(), dtype=np.float64)

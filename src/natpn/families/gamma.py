@@ -27,7 +27,7 @@ from torch import Tensor
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior, positive_parameter
 from natpn.families.description import REACH, Graph
-from natpn.families.distribution import INFINITE, POSITIVE, Array, ScalarDistribution, array
+from natpn.families.distribution import INFINITE, POSITIVE, Array, ScalarDistribution, array, broadcast
 from natpn.families.shared import PositiveMeanFamily
 from natpn.special import digamma, digamma_remainder, gamma_entropy, rising_remainder
 
@@ -135,10 +135,7 @@ class CompoundGamma(ScalarDistribution):
     """Positive numbers from a Gamma with a given shape and a rate that is Gamma(a, a·scale); a = inf if it is known."""
 
     def __init__(self, shape: Tensor, scale: Tensor, a: Tensor, dtype: torch.dtype = torch.float64) -> None:
-        self.shape: Tensor
-        self.scale: Tensor
-        self.a: Tensor
-        self.shape, self.scale, self.a = torch.broadcast_tensors(shape, scale, a.clamp(max=INFINITE))
+        self.shape, self.scale, self.a = broadcast(shape, scale, a.clamp(max=INFINITE))
         super().__init__(self.scale, POSITIVE, dtype)
 
     def _mean(self) -> Tensor:

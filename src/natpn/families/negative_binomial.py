@@ -30,13 +30,8 @@ from torch import Tensor
 from natpn.evidence import Evidence
 from natpn.families.base import Family, Posterior, positive_parameter
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
-from natpn.families.distribution import COUNTS, TAIL, Array, CountDistribution, array
-from natpn.families.poisson import (
-    NegativeBinomialDistribution,
-    Poisson,
-    negative_binomial_cdf,
-    negative_binomial_log_prob,
-)
+from natpn.families.distribution import COUNTS, TAIL, Array, CountDistribution, array, broadcast
+from natpn.families.poisson import NegativeBinomialDistribution, Poisson, negative_binomial_cdf
 from natpn.families.shared import PositiveMeanFamily, dirichlet_entropy
 from natpn.special import deviance, digamma_remainder, factorial_remainder, stirling_step, widen
 
@@ -78,7 +73,8 @@ class NegativeBinomial(PositiveMeanFamily):
         y = self.support.check(y).double()
 
         def loss(log_size: float) -> float:
-            return -float(weight @ negative_binomial_log_prob(y, rate, torch.full_like(rate, math.exp(log_size))))
+            size = torch.full_like(rate, math.exp(log_size))
+            return -float(weight @ NegativeBinomialDistribution(rate, size)._log_prob(y))
 
         found = minimize_scalar(loss, bounds=(-6, 12), method="bounded")
         poisson = -float(weight @ Poisson().log_likelihood(widen(raw), y))
@@ -111,7 +107,7 @@ class NegativeBinomialPosterior(Posterior[NegativeBinomial]):
         total = digamma_remainder(self.a + self.b) + torch.log1p(1 / (self.n * (self.rate + self.r)))
         success = digamma_remainder(self.a) - total
         failure = digamma_remainder(self.b) - total + torch.log1p(1 / (self.n * self.r))
-        return negative_binomial_log_prob(y, self.rate, self.r) + y * success + self.r * failure
+        return self.likelihood()._log_prob(y) + y * success + self.r * failure
 
     def _entropy(self) -> Tensor:
         return dirichlet_entropy(torch.stack([self.a, self.b], -1), self.a + self.b)
@@ -129,10 +125,7 @@ class BetaNegativeBinomial(CountDistribution):
     """Counts of a negative binomial whose p is Beta(a, b)."""
 
     def __init__(self, a: Tensor, b: Tensor, size: Tensor, dtype: torch.dtype = torch.float64) -> None:
-        self.a: Tensor
-        self.b: Tensor
-        self.size: Tensor
-        self.a, self.b, self.size = torch.broadcast_tensors(a, b, size)
+        self.a, self.b, self.size = broadcast(a, b, size)
         super().__init__(self.a, COUNTS, dtype)
 
     def _mean(self) -> Tensor:

@@ -28,7 +28,7 @@ from torch import Tensor
 from natpn.evidence import Evidence, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
 from natpn.families.description import Graph, Noise, mean_and_deviation
-from natpn.families.distribution import INFINITE, REALS, Array, ScalarDistribution, Support, array
+from natpn.families.distribution import INFINITE, REALS, Array, ScalarDistribution, Support, array, broadcast
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, rising_remainder, widen
 
 _SMALLEST_VARIANCE = 1e-6
@@ -211,10 +211,7 @@ class StudentT(ScalarDistribution):
     values: ClassVar[Support] = REALS
 
     def __init__(self, loc: Tensor, scale: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
-        self.loc: Tensor
-        self.scale: Tensor
-        self.df: Tensor
-        self.loc, self.scale, self.df = torch.broadcast_tensors(loc, scale, df.clamp(max=INFINITE))
+        self.loc, self.scale, self.df = broadcast(loc, scale, df.clamp(max=INFINITE))
         super().__init__(self.loc, self.values, dtype)
 
     def _mean(self) -> Tensor:

@@ -23,17 +23,9 @@ from torch import Tensor
 from natpn.evidence import Evidence
 from natpn.families.base import Posterior
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
-from natpn.families.distribution import COUNTS, INFINITE, TAIL, Array, CountDistribution, array
+from natpn.families.distribution import COUNTS, INFINITE, TAIL, Array, CountDistribution, array, broadcast
 from natpn.families.shared import PositiveMeanFamily
-from natpn.special import (
-    deviance,
-    digamma_remainder,
-    factorial_remainder,
-    gamma_entropy,
-    narrow,
-    stirling_step,
-    widen,
-)
+from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, narrow, stirling_step, widen
 
 _LARGE_COUNTS = 30.0
 _POISSON_SERIES_FROM = 64.0
@@ -98,22 +90,11 @@ class PoissonPosterior(Posterior[Poisson]):
         return NegativeBinomialDistribution(self.rate, torch.full_like(self.rate, torch.inf), self.dtype)
 
 
-def negative_binomial_log_prob(y: Tensor, mean: Tensor, size: Tensor) -> Tensor:
-    """Return the log-probability of counts y by the mean and the size."""
-    gap = size / (size + mean) * (mean - y)
-    total = size + y
-    e_size = total / (1 + mean / size)
-    e_y = total * (mean / (size + mean))
-    return stirling_step(size, y) - factorial_remainder(y) - deviance(size, e_size, gap) - deviance(y, e_y, -gap)
-
-
 class NegativeBinomialDistribution(CountDistribution):
     """Counts with the given mean and size; size = inf is the Poisson."""
 
     def __init__(self, mean: Tensor, size: Tensor, dtype: torch.dtype = torch.float64) -> None:
-        self.rate: Tensor
-        self.size: Tensor
-        self.rate, self.size = torch.broadcast_tensors(mean, size.clamp(max=INFINITE))
+        self.rate, self.size = broadcast(mean, size.clamp(max=INFINITE))
         super().__init__(self.rate, COUNTS, dtype)
 
     def _mean(self) -> Tensor:
@@ -123,7 +104,11 @@ class NegativeBinomialDistribution(CountDistribution):
         return self.rate * (1 + self.rate / self.size)
 
     def _log_prob(self, y: Tensor) -> Tensor:
-        return negative_binomial_log_prob(y, self.rate, self.size)
+        mean, size, total = self.rate, self.size, self.size + y
+        gap = size / (size + mean) * (mean - y)
+        e_size = total / (1 + mean / size)
+        e_y = total * (mean / (size + mean))
+        return stirling_step(size, y) - factorial_remainder(y) - deviance(size, e_size, gap) - deviance(y, e_y, -gap)
 
     def _sample(self, shape: torch.Size) -> Tensor:
         size = self.size.expand(shape + self.batch_shape)

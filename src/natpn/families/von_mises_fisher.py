@@ -25,7 +25,7 @@ from torch import Tensor
 from natpn.evidence import Evidence
 from natpn.families.base import FEW, Family, Posterior, positive_parameter, whole_parameter
 from natpn.families.description import COORDINATES, Graph
-from natpn.families.distribution import INFINITE, Array, Distribution, Support
+from natpn.families.distribution import INFINITE, Array, Distribution, Support, broadcast
 from natpn.special import HALF_LOG_2PI
 
 _LARGE = 1e4  # from here on three terms of the expansion in 1/x are exact on the circle
@@ -197,9 +197,7 @@ class VonMisesFisherDistribution(Distribution):
         self.dim = resultant.shape[-1]
         length, self.centre = direction(resultant)
         concentration = torch.full_like(length, torch.inf) if known else length
-        self.concentration: Tensor
-        self.kappa: Tensor
-        self.concentration, self.kappa = torch.broadcast_tensors(concentration.clamp(max=INFINITE), kappa)
+        self.concentration, self.kappa = broadcast(concentration.clamp(max=INFINITE), kappa)
         super().__init__(self.kappa, unit_vectors(self.dim), dtype)
 
     def _mean(self) -> Tensor:
