@@ -70,11 +70,8 @@ class Pareto(PositiveMeanFamily):
     def standardise(self, y, location, scale):
         return np.maximum(y ** (1 / scale), 1 + 1e-6)
 
-    def restore(self, chi, location, scale):
-        return chi * scale
-
-    def express(self, chi, location, scale):
-        return chi / scale
+    def rescaling(self, location, scale):
+        return scale, torch.zeros_like(scale)
 
     def _statistics(self, y):
         return y.log().unsqueeze(-1)

@@ -206,12 +206,12 @@ def test_slope_of_the_training_loss_is_that_of_autograd(reference):
 
 @every_family
 def test_entropy_is_the_mean_surprise_of_draws(reference):
-    """20,000 seeded draws from scipy's posterior; six standard errors of tolerance."""
+    """5,000 seeded draws from scipy's posterior; six standard errors of tolerance."""
     for chi in reference.chis[: reference.ordinary]:
         chi = torch.tensor(chi, dtype=torch.float64)
         log_n = torch.tensor(2.0, dtype=torch.float64)
         tau, n = exact(reference, chi, log_n)
-        surprise = -reference.parameters([float(t) for t in tau], float(n), np.random.default_rng(0), 20_000)
+        surprise = -reference.parameters([float(t) for t in tau], float(n), np.random.default_rng(0), 5_000)
         error = surprise.std() / math.sqrt(len(surprise))
         assert abs(posterior(reference, chi, log_n).entropy().item() - surprise.mean()) < 6 * error + 1e-9
 
@@ -269,7 +269,7 @@ def test_link_leaves_nan_visible(reference):
 
 
 @every_family
-@settings(max_examples=15)
+@settings(max_examples=5)
 @given(st.data())
 def test_drawn_parameters(reference, data):
     """Raw outputs, evidence and a target, all drawn: right in both precisions."""

@@ -107,10 +107,10 @@ def gamma_density(a, s):
 def test_upper_gamma():
     """On both sides of the seam, by integration."""
     for a in (0.9e5, 1.1e5, 1e8):
-        for z in (-8.0, -3.0, -0.01, 0.0, 0.01, 2.0, 4.7, 9.0):
+        for z in (-8.0, -0.01, 0.0, 2.0, 9.0):
             x = a + z * math.sqrt(a)
-            mp.mp.dps = 40
-            want = mp.quad(partial(gamma_density, a), [mp.mpf(z) + k for k in range(0, 24, 2)])
+            mp.mp.dps = 25
+            want = mp.quad(partial(gamma_density, a), [mp.mpf(z) + k for k in range(0, 24, 3)])
             assert float(upper_gamma(np.array(a), np.array(x))) == pytest.approx(float(want), rel=1e-7), (a, z)
 
 
@@ -215,8 +215,8 @@ def test_both_ends_of_an_interval_are_those_of_each_alone(kind, levels):
 def test_sum_and_integral_meet(monkeypatch):
     """Counts that are summed one by one agree with those that are integrated."""
     lot = np.random.default_rng(0)
-    a, b, size = (torch.from_numpy(lot.uniform(low, high, 8)) for low, high in ((1, 900), (3, 60), (0.5, 20)))
-    distribution, y = d.BetaNegativeBinomial(a, b, size), torch.from_numpy(lot.integers(0, 600, 8).astype(float))
+    a, b, size = (torch.from_numpy(lot.uniform(low, high, 4)) for low, high in ((1, 900), (3, 60), (0.5, 20)))
+    distribution, y = d.BetaNegativeBinomial(a, b, size), torch.from_numpy(lot.integers(0, 600, 4).astype(float))
     summed = distribution.cdf(y)
     quantiles = distribution.icdf(torch.tensor([[0.05], [0.95]], dtype=torch.float64))
     monkeypatch.setattr(negative_binomial, "_FEW", 0)

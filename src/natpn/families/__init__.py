@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from natpn.choices import check_choice
 from natpn.families.base import Family, Posterior
 from natpn.families.bernoulli import Bernoulli, BernoulliDistribution
-from natpn.families.categorical import Categorical, CategoricalDistribution
+from natpn.families.categorical import Categorical, CategoricalDistribution, DirichletFamily, dirichlet_entropy
 from natpn.families.description import Graph
 from natpn.families.distribution import CountDistribution, Distribution, ScalarDistribution, Support, SupportError
 from natpn.families.gamma import CompoundGamma, Exponential, Gamma
@@ -14,8 +14,7 @@ from natpn.families.multinomial import DirichletMultinomial, Multinomial
 from natpn.families.multivariate_normal import MultivariateNormal, MultivariateT
 from natpn.families.negative_binomial import BetaNegativeBinomial, NegativeBinomial
 from natpn.families.normal import Normal, StudentT, normal_crps
-from natpn.families.poisson import NegativeBinomialDistribution, Poisson
-from natpn.families.shared import DirichletFamily, PositiveMeanFamily, dirichlet_entropy
+from natpn.families.poisson import NegativeBinomialDistribution, Poisson, PositiveMeanFamily
 from natpn.families.von_mises_fisher import VonMisesFisher, VonMisesFisherDistribution
 
 FAMILIES: dict[str, type[Family]] = {

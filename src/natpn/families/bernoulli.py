@@ -16,9 +16,8 @@ from torch import Tensor
 
 from natpn.evidence import Evidence, weighted_mean
 from natpn.families.base import FEW, Family, Posterior
-from natpn.families.categorical import CategoricalDistribution, classes
+from natpn.families.categorical import CategoricalDistribution, classes, dirichlet_entropy, share_of_entropy
 from natpn.families.description import Graph, Noise
-from natpn.families.shared import dirichlet_entropy, share_of_entropy
 
 
 def with_failure(chi: Tensor) -> Tensor:

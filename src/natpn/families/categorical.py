@@ -1,4 +1,4 @@
-"""Categorical: one of C classes (Table 1 and Appendix C.2 of the paper).
+"""Categorical: one of C classes (Table 1 and Appendix C.2 of the paper), and what families with Dirichlet priors share.
 
 - Likelihood: p_y; u(y) is the indicator of class y.
 - Prior: Dirichlet(α = nχ), α₀ = Σ α_c; the paper's is χ = 1/C, n = C, the uniform distribution.
@@ -7,23 +7,100 @@
 - Entropy: on the simplex, with respect to dp₁ … dp_{C−1}.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
-from natpn.families.description import Graph
+from natpn.families.base import FEW, SMALLEST_SHARE, Family, Posterior, whole_parameter
+from natpn.families.description import Graph, Noise
 from natpn.families.distribution import Array, ScalarDistribution, Support, array
-from natpn.families.shared import DirichletFamily, DirichletPosterior
+from natpn.special import gamma_entropy
+
+_SHARE_OF_ENTROPY = 0.2
 
 
 def classes(n_classes: int) -> Support:
     """Return what a class index from 0 to n_classes − 1 may be."""
     expected = f"a class index from 0 to {n_classes - 1}"
     return Support(expected, lambda y: (y >= 0) & (y < n_classes) & (y == y.floor()), discrete=True)
+
+
+@dataclass(frozen=True, repr=False)
+class DirichletFamily(Family):
+    """Families of classes: χ are class probabilities, the prior is Dirichlet(α = nχ), uniform by default."""
+
+    noise: ClassVar[Noise | None] = "temperature"
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        whole_parameter("n_classes", self.n_classes, range(2, 10**9))
+
+    @property
+    def n_statistics(self) -> int:
+        """One per class."""
+        return self.n_classes
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to class probabilities, by the softmax."""
+        return raw.clamp(-1e30, 1e30).softmax(-1)
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map class probabilities to raw outputs."""
+        return chi.clamp(min=1e-30).log()
+
+    def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
+        """Return a fifth of the mean entropy of the predictions."""
+        return share_of_entropy(-torch.special.xlogy(chi, chi).sum(-1), weight)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1 / self.n_classes] * self.n_classes, float(self.n_classes)
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        counts = weight @ self._statistics(y).double()
+        return (counts + 1) / (counts.sum() + self.n_classes), FEW  # one more of each, so that no class is impossible
+
+
+def share_of_entropy(entropy: Tensor, weight: Tensor) -> float:
+    """Return the noise of classes: a fifth of the mean entropy of the rows' predictions.
+
+    Mixing a share s of the prior into an answer costs about s nats, which should be little beside the entropy.
+    """
+    return max(_SHARE_OF_ENTROPY * float(weight @ entropy / weight.sum()), SMALLEST_SHARE)
+
+
+D = TypeVar("D", bound=DirichletFamily)
+
+
+class DirichletPosterior(Posterior[D]):
+    """Dirichlet over class probabilities."""
+
+    def __init__(self, family: D, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.alpha = self.n.unsqueeze(-1) * self.mean_statistics
+        self.total = self.alpha.sum(-1)
+
+    def _entropy(self) -> Tensor:
+        return dirichlet_entropy(self.alpha, self.total, self.dtype)
+
+
+def dirichlet_entropy(alpha: Tensor, total: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return the entropy of Dirichlet(α) from Gamma entropies H: Σ H(α_c) − H(α₀) − (C − 1) ψ(α₀).
+
+    It is the paper's (Appendix C.2) in a form that does not cancel: C independent Gamma variables are a Dirichlet
+    vector and their sum, in other coordinates. H, by far the most of the work, is evaluated in the given precision, or
+    in float32 if that is less.
+    """
+    dtype = dtype if dtype == torch.float64 else torch.float32
+    signs = torch.ones(alpha.shape[-1] + 1, dtype=dtype, device=alpha.device)
+    signs[-1] = -1
+    parts = signs * gamma_entropy(torch.cat([alpha, total.unsqueeze(-1)], -1).to(dtype))
+    return parts.sum(-1, dtype=alpha.dtype) - (alpha.shape[-1] - 1) * torch.digamma(total)
 
 
 @dataclass(frozen=True, repr=False)

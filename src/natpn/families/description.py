@@ -96,13 +96,19 @@ class Description:
         """Return targets as training sees them: another member of the same family."""
         return y
 
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return factor and shift, (S,), by which χ of standardised targets becomes that of targets in these units."""
+        return scale.new_ones(1), scale.new_zeros(1)
+
     def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Return χ of standardised targets, (..., S), in the user's units."""
-        return chi
+        factor, shift = self.rescaling(location, scale)
+        return chi * factor + shift
 
     def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Return χ in the user's units, (..., S), as it is for standardised targets: the inverse of `restore`."""
-        return chi
+        factor, shift = self.rescaling(location, scale)
+        return (chi - shift) / factor
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float] | None:
         """Return the range of most targets in these units, for a drawing; None if units do not tell, or for vectors."""

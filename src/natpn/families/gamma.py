@@ -28,7 +28,7 @@ from natpn.evidence import Evidence
 from natpn.families.base import Posterior, positive_parameter
 from natpn.families.description import REACH, Graph
 from natpn.families.distribution import INFINITE, POSITIVE, Array, ScalarDistribution, array, broadcast
-from natpn.families.shared import PositiveMeanFamily
+from natpn.families.poisson import PositiveMeanFamily
 from natpn.special import digamma, digamma_remainder, gamma_entropy, rising_remainder
 
 
@@ -58,13 +58,9 @@ class Gamma(PositiveMeanFamily):
         """Return y/s, kept above 0."""
         return np.maximum(y / scale, np.exp(-REACH))
 
-    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return s χ."""
-        return chi * scale
-
-    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return χ/s."""
-        return chi / scale
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what makes χ to s χ."""
+        return scale, torch.zeros_like(scale)
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
         """Return 0 to four times the mean."""

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
+from natpn.families.categorical import DirichletFamily, DirichletPosterior
 from natpn.families.description import COORDINATES, COUNT_ENTROPY, Graph
 from natpn.families.distribution import COUNTS, INFINITE, Array, Distribution, Support
-from natpn.families.shared import DirichletFamily, DirichletPosterior
 from natpn.special import deviance, digamma_remainder, factorial_remainder, stirling_step
 
 _COUNTS_AT_A_TIME = 256

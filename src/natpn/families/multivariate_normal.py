@@ -130,17 +130,10 @@ class MultivariateNormal(Family):
         """Return (y − l)/s, each coordinate."""
         return ((y.reshape(len(y), -1) - location) / scale).reshape(y.shape)
 
-    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return s m + l, and the rows of the factor times s."""
-        d = len(scale)
-        factor = unpack(chi[..., d:], d) * scale[:, None]
-        return torch.cat([chi[..., :d] * scale + location, pack(factor)], -1)
-
-    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return (m − l)/s, and the rows of the factor over s."""
-        d = len(scale)
-        factor = unpack(chi[..., d:], d) / scale[:, None]
-        return torch.cat([(chi[..., :d] - location) / scale, pack(factor)], -1)
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what makes m to s m + l, and the rows of the factor s times as large."""
+        rows = pack(scale[:, None].expand(-1, len(scale)))
+        return torch.cat([scale, rows]), torch.cat([location, torch.zeros_like(rows)])
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means and factor entries within ±10⁶, with at least 10⁻³ on the diagonal."""

@@ -29,10 +29,10 @@ from torch import Tensor
 
 from natpn.evidence import Evidence
 from natpn.families.base import Family, Posterior, positive_parameter
+from natpn.families.categorical import dirichlet_entropy
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.distribution import COUNTS, TAIL, Array, CountDistribution, array, broadcast
-from natpn.families.poisson import NegativeBinomialDistribution, Poisson, negative_binomial_cdf
-from natpn.families.shared import PositiveMeanFamily, dirichlet_entropy
+from natpn.families.poisson import NegativeBinomialDistribution, Poisson, PositiveMeanFamily, negative_binomial_cdf
 from natpn.special import deviance, digamma_remainder, factorial_remainder, stirling_step, widen
 
 _NODES, _WEIGHTS = (np.asarray(a) for a in sp.roots_legendre(32))

@@ -93,13 +93,9 @@ class Normal(Family):
         """Return (y − l)/s."""
         return (y - location) / scale
 
-    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return (s m + l, s² v)."""
-        return chi * torch.cat([scale, scale.square()]) + torch.cat([location, torch.zeros_like(location)])
-
-    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return ((m − l)/s, v/s²)."""
-        return torch.cat([(chi[..., :1] - location) / scale, chi[..., 1:] / scale**2], -1)
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what makes (m, v) to (s m + l, s² v)."""
+        return torch.cat([scale, scale.square()]), torch.cat([location, torch.zeros_like(location)])
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
         """Return the range within three standard deviations."""

@@ -1,4 +1,4 @@
-"""Poisson: counts (Table 1 and Appendix C.4 of the paper).
+"""Poisson: counts (Table 1 and Appendix C.4 of the paper), and what families of one positive mean share.
 
 - Likelihood: λ^y e^{−λ}/y!; u(y) = y.
 - Prior: Gamma(α = nχ, β = n); the paper's is χ = 1, n = 1. The marginal of targets with variance s² has
@@ -12,6 +12,8 @@
 - Entropy: with respect to dλ.
 """
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,10 +23,9 @@ from scipy import special as sp
 from torch import Tensor
 
 from natpn.evidence import Evidence
-from natpn.families.base import Posterior
+from natpn.families.base import FEW, Family, Posterior
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.distribution import COUNTS, INFINITE, TAIL, Array, CountDistribution, array, broadcast
-from natpn.families.shared import PositiveMeanFamily
 from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, narrow, stirling_step, widen
 
 _LARGE_COUNTS = 30.0
@@ -32,6 +33,45 @@ _POISSON_SERIES_FROM = 64.0
 _LARGE = 1e5  # from here on Temme's expansion serves
 # c(η) near 0, where 1/μ − 1/η cancels
 _SERIES = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600)
+
+
+@dataclass(frozen=True, repr=False)
+class PositiveMeanFamily(Family):
+    """Families of one statistic of positive mean, by default u(y) = y; the paper's prior is one observation of 1."""
+
+    n_statistics = 1
+
+    def link(self, raw: Tensor) -> Tensor:
+        """Map raw outputs to means from 10⁻⁸ to 10⁸, by the exponential."""
+        return raw.clamp(-18.42, 18.42).exp()
+
+    def inverse_link(self, chi: Tensor) -> Tensor:
+        """Map means to raw outputs."""
+        return chi.clamp(1e-8, 1e8).log()
+
+    def largest_mean(self, y: Tensor) -> float | None:
+        """Return the largest mean that `link` reaches, if statistics of targets lie beyond."""
+        largest = self._statistics(y.double()).max().reshape(1, 1)
+        reached = float(self.link(self.inverse_link(largest)))
+        return reached if reached < 0.99 * float(largest) else None
+
+    def _statistics(self, y: Tensor) -> Tensor:
+        return y.unsqueeze(-1)
+
+    def _default_prior(self) -> tuple[Sequence[float], float]:
+        return [1.0], 1.0
+
+    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        u = self._statistics(y)[..., 0]
+        # if all targets are 0, half a count in all of them: a rate of 0 would be certainty
+        mean = (weight @ u) / weight.sum() if bool((u > 0).any()) else 0.5 / weight.sum()
+        square = (weight @ u.square()) / weight.sum()
+        n = float(self._marginal_n(mean, torch.maximum(square, mean.square())))
+        return mean.unsqueeze(-1), n if 0 < n < FEW else FEW
+
+    @abstractmethod
+    def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        """Return n of the prior whose predictive has this mean and mean square; not positive if none has."""
 
 
 @dataclass(frozen=True, repr=False)
