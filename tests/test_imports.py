@@ -14,7 +14,7 @@ ROOTS = {package.__name__: Path(package.__file__).parent for package in (natpn, 
 ROWS = [
     {"choices", "data", "outputs"},
     {"special", "densities", "encoders", "metrics", "parallel"},
-    {"evidence", "distributions"},
+    {"evidence"},
     {"families"},
     {"network"},
     {"training"},

@@ -15,16 +15,12 @@ import natpn
 from cli.conftest import refused, run
 from natpn import NatPNRegressor, report
 from natpn.densities import DENSITIES, Density
-from natpn.distributions import CompoundGamma
-from natpn.distributions.support import Support
 from natpn.encoders import ENCODERS
 from natpn.estimators.regressor import automatic
 from natpn.export import export_onnx
 from natpn.export.graph_module import Answers
-from natpn.families import FAMILIES
-from natpn.families.description import Graph
+from natpn.families import FAMILIES, CompoundGamma, Graph, PositiveMeanFamily, Support
 from natpn.families.gamma import GammaPosterior
-from natpn.families.shared import PositiveMeanFamily
 
 ABOVE_ONE = Support("a number above 1", lambda y: (y > 1) & y.isfinite())
 
@@ -66,10 +62,7 @@ class Pareto(PositiveMeanFamily):
 
     predicts: ClassVar[str] = "how often a word occurs"
     shape: ClassVar[float] = 1.0
-
-    @property
-    def support(self):
-        return ABOVE_ONE
+    support = ABOVE_ONE
 
     def location_and_scale(self, y, weight):
         return np.zeros(1), np.average(np.log(y), weights=weight).reshape(1)
@@ -77,11 +70,8 @@ class Pareto(PositiveMeanFamily):
     def standardise(self, y, location, scale):
         return np.maximum(y ** (1 / scale), 1 + 1e-6)
 
-    def restore(self, chi, location, scale):
-        return chi * scale
-
-    def express(self, chi, location, scale):
-        return chi / scale
+    def rescaling(self, location, scale):
+        return scale, torch.zeros_like(scale)
 
     def _statistics(self, y):
         return y.log().unsqueeze(-1)

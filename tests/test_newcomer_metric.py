@@ -8,7 +8,7 @@ import pytest
 
 from cli.conftest import run
 from natpn import NatPNClassifier, NatPNRegressor
-from natpn.distributions import ScalarDistribution
+from natpn.families import ScalarDistribution
 from natpn.report import render
 from natpn.report.scores import METRICS, Metric, scores
 

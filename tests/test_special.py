@@ -14,7 +14,7 @@ GRID = np.concatenate([10.0 ** np.linspace(-60, 60, 121), np.linspace(0.03, 40, 
 @pytest.fixture(autouse=True)
 def _digits():
     """Other tests set the digits of mpmath too, and the order of tests is nobody's."""
-    with mp.workdps(200):
+    with mp.workdps(100):
         yield
 
 

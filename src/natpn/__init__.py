@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from natpn import data as data
     from natpn import densities as densities
-    from natpn import distributions as distributions
     from natpn import encoders as encoders
     from natpn import estimators as estimators
     from natpn import export as export
@@ -38,7 +37,6 @@ _HOMES = {
 _MODULES = (
     "data",
     "densities",
-    "distributions",
     "encoders",
     "estimators",
     "export",
@@ -60,7 +58,6 @@ __all__ = [
     "__version__",
     "data",
     "densities",
-    "distributions",
     "encoders",
     "estimators",
     "export",

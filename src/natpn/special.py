@@ -200,14 +200,34 @@ def _gamma_entropy_slope(x: Tensor) -> Tensor:
     return value.div_(x).clamp_(max=torch.finfo(x.dtype).max)
 
 
-class _Elementwise(Function):
-    """A function of one tensor that keeps it for the backward pass and works under `torch.func`."""
+def _elementwise(kernel: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor]) -> type[Function]:
+    """Return a kernel as a function for autograd and `torch.func`, given its derivative."""
 
-    generate_vmap_rule = True
+    class Elementwise(Function):
+        generate_vmap_rule = True
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
+        @staticmethod
+        def forward(x: Tensor) -> Tensor:
+            return _in_pieces(kernel, x)
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient * slope(ctx.saved_tensors[0])
+
+    return Elementwise
+
+
+_TrigammaRemainder = _elementwise(_trigamma_remainder, lambda x: torch.polygamma(2, x) + 1 / x.square())
+_DigammaRemainder = _elementwise(_digamma_remainder, lambda x: _apply(_TrigammaRemainder, x))
+_Binet = _elementwise(_binet, lambda x: digamma_remainder(x) + 0.5 / x)
+_GammaEntropySlope = _elementwise(
+    _gamma_entropy_slope, lambda x: (1 - x) * torch.polygamma(2, x) - torch.polygamma(1, x)
+)
+_GammaEntropy = _elementwise(_gamma_entropy, lambda x: _apply(_GammaEntropySlope, x))
 
 
 class _Widen(Function):
@@ -226,64 +246,17 @@ class _Widen(Function):
         return narrow(gradient, ctx.dtype)
 
 
-class _TrigammaRemainder(_Elementwise):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _in_pieces(_trigamma_remainder, x)
+class _Deviance(Function):
+    generate_vmap_rule = True
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return gradient * (torch.polygamma(2, x) + 1 / x.square())
-
-
-class _DigammaRemainder(_Elementwise):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _in_pieces(_digamma_remainder, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient * _apply(_TrigammaRemainder, ctx.saved_tensors[0])
-
-
-class _Binet(_Elementwise):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _in_pieces(_binet, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return gradient * (digamma_remainder(x) + 0.5 / x)
-
-
-class _GammaEntropySlope(_Elementwise):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _in_pieces(_gamma_entropy_slope, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return gradient * ((1 - x) * torch.polygamma(2, x) - torch.polygamma(1, x))
-
-
-class _GammaEntropy(_Elementwise):
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return _in_pieces(_gamma_entropy, x)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gradient * _apply(_GammaEntropySlope, ctx.saved_tensors[0])
-
-
-class _Deviance(_Elementwise):
     @staticmethod
     def forward(x: Tensor, e: Tensor, gap: Tensor) -> Tensor:
         ratio, d = _ratio_and_excess(x, e, gap)
         return e * (torch.where(d < -0.5, torch.xlogy(ratio, ratio), torch.special.xlog1py(ratio, d)) - d)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from families.references import REFERENCES
-from natpn.families import FAMILIES, get, has_vectors, name_of
-from natpn.families.base import Family
-from natpn.families.description import Graph
+from natpn.families import FAMILIES, Family, Graph, get, has_vectors, name_of
 
 every_family = pytest.mark.parametrize(
     "family", [r.family for several in REFERENCES.values() for r in several], ids=repr

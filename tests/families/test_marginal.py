@@ -5,8 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from natpn import families
-from natpn.families.negative_binomial import NegativeBinomial
-from natpn.families.poisson import Poisson
+from natpn.families import NegativeBinomial, Poisson
 
 G = torch.Generator().manual_seed(0)
 POSITIVE = torch.rand(2000, generator=G, dtype=torch.float64).reciprocal().clamp(max=20)

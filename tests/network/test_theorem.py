@@ -11,8 +11,8 @@ from encoders.cases import CASES
 from families.references import REFERENCES
 from natpn import densities
 from natpn.densities import DENSITIES, Density
-from natpn.distributions.base import ScalarDistribution
 from natpn.encoders import ENCODERS
+from natpn.families import ScalarDistribution
 from natpn.network import NaturalPosteriorNetwork, PrincipalComponents
 
 FAMILIES = [references[0].family for references in REFERENCES.values()]

@@ -210,7 +210,7 @@ def check_support(family: Any, targets: Targets, name: str, source: Source) -> N
     """Raise if a family cannot have such targets."""
     import torch
 
-    from natpn.distributions import SupportError
+    from natpn.families import SupportError
 
     y, rows = targets
     try:

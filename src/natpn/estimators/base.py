@@ -20,12 +20,12 @@ from torch import Tensor
 from natpn import parallel, training
 from natpn.choices import check_choice
 from natpn.densities import Density
-from natpn.distributions import SupportError
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import build, is_paper
 from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
+from natpn.families import SupportError
 from natpn.model import Calibration, Model, Network, PredictiveDistribution
 from natpn.network.default import ACTIVATION
 

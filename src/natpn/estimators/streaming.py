@@ -26,9 +26,9 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import listed, nearest
 from natpn.data import Files, Piece
-from natpn.distributions import SupportError
 from natpn.estimators.data import Prepared
 from natpn.estimators.rows import ENOUGH
+from natpn.families import SupportError
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
 from natpn.training.batches import FoldedRows, Rows

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from natpn.densities import Density, GaussianMixture
 from natpn.densities import expectation_maximization as em
 from natpn.export.preparation import prepare
-from natpn.families import Family, Posterior
-from natpn.families.description import Graph
+from natpn.families import Family, Graph, Posterior
 from natpn.model import Model, Units
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
@@ -32,7 +31,7 @@ def graph_of(family: Family) -> Graph:
     if graph is None:
         raise ValueError(
             f"family: {family!r} cannot be exported: its class does not state what a graph can say of it; give it a "
-            "property `graph` that returns a natpn.families.description.Graph"
+            "property `graph` that returns a natpn.families.Graph"
         )
     return graph
 

@@ -1,21 +1,21 @@
-"""Exponential families: likelihood, conjugate prior, posterior and predictive, all in closed form."""
+"""Exponential families: likelihood, conjugate prior, posterior and predictive, all in closed form, one file each."""
 
 from dataclasses import MISSING, fields
 
 from natpn.choices import check_choice
 from natpn.families.base import Family, Posterior
-from natpn.families.bernoulli import Bernoulli
-from natpn.families.categorical import Categorical
-from natpn.families.exponential import Exponential
-from natpn.families.gamma import Gamma
-from natpn.families.lognormal import LogNormal
-from natpn.families.multinomial import Multinomial
-from natpn.families.multivariate_normal import MultivariateNormal
-from natpn.families.negative_binomial import NegativeBinomial
-from natpn.families.normal import Normal
-from natpn.families.poisson import Poisson
-from natpn.families.shared import DirichletFamily
-from natpn.families.von_mises_fisher import VonMisesFisher
+from natpn.families.bernoulli import Bernoulli, BernoulliDistribution
+from natpn.families.categorical import Categorical, CategoricalDistribution, DirichletFamily, dirichlet_entropy
+from natpn.families.description import Graph
+from natpn.families.distribution import CountDistribution, Distribution, ScalarDistribution, Support, SupportError
+from natpn.families.gamma import CompoundGamma, Exponential, Gamma
+from natpn.families.lognormal import LogNormal, LogStudentT
+from natpn.families.multinomial import DirichletMultinomial, Multinomial
+from natpn.families.multivariate_normal import MultivariateNormal, MultivariateT
+from natpn.families.negative_binomial import BetaNegativeBinomial, NegativeBinomial
+from natpn.families.normal import Normal, StudentT, normal_crps
+from natpn.families.poisson import NegativeBinomialDistribution, Poisson, PositiveMeanFamily
+from natpn.families.von_mises_fisher import VonMisesFisher, VonMisesFisherDistribution
 
 FAMILIES: dict[str, type[Family]] = {
     "categorical": Categorical,
@@ -34,13 +34,34 @@ FAMILIES: dict[str, type[Family]] = {
 __all__ = [
     "FAMILIES",
     "Bernoulli",
+    "BernoulliDistribution",
+    "BetaNegativeBinomial",
+    "CategoricalDistribution",
+    "CompoundGamma",
+    "CountDistribution",
     "DirichletFamily",
+    "DirichletMultinomial",
+    "Distribution",
     "Family",
+    "Graph",
+    "LogStudentT",
+    "MultivariateT",
+    "NegativeBinomial",
+    "NegativeBinomialDistribution",
     "Normal",
+    "Poisson",
+    "PositiveMeanFamily",
     "Posterior",
+    "ScalarDistribution",
+    "StudentT",
+    "Support",
+    "SupportError",
+    "VonMisesFisherDistribution",
+    "dirichlet_entropy",
     "get",
     "has_vectors",
     "name_of",
+    "normal_crps",
 ]
 
 

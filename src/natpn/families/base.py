@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from natpn.distributions import Distribution
-from natpn.distributions.support import Support
-from natpn.evidence import Evidence, Pool, rounded, weighted_mean
+from natpn.evidence import Evidence, rounded, weighted_mean
 from natpn.families.description import Description
+from natpn.families.distribution import Distribution, Support
 from natpn.special import narrow
 
 F = TypeVar("F", bound="Family")
@@ -32,12 +31,13 @@ _LOG_N = 230.0
 
 
 class Family(Description, ABC):
-    """A likelihood with its conjugate prior."""
+    """A likelihood with its conjugate prior.
 
-    @property
-    def pool(self) -> Pool:
-        """How χ of several observations is pooled; families whose plain mean would cancel have a rule of their own."""
-        return weighted_mean
+    Attributes:
+        pool: How χ of several observations is pooled; families whose plain mean would cancel have a rule of their own.
+    """
+
+    pool = staticmethod(weighted_mean)
 
     @property
     @abstractmethod
@@ -88,21 +88,13 @@ class Family(Description, ABC):
         return self.evidence(self.statistics(y), 0.0)
 
     def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
-        """Return log p(y) at the mean statistics `link(raw)`: what the Bayesian loss tends to as n → ∞.
-
-        Args:
-            raw: Raw outputs, shape (..., S).
-            y: Targets.
-        """
+        """Return log p(y) at the mean statistics `link(raw)`: what the Bayesian loss tends to as n → ∞."""
         return self.posterior(self.evidence(self.link(raw), 0.0)).likelihood().log_prob(y)
 
     def training_loss(self, raw: Tensor, y: Tensor, usual: Tensor) -> Tensor:
         """Return what training minimises, one number a target: by default minus the log-likelihood.
 
-        Args:
-            raw: Raw outputs, shape (..., S).
-            y: Targets.
-            usual: Raw outputs at the distribution of all targets, shape (S,).
+        `usual` are the raw outputs at the distribution of all targets, shape (S,).
         """
         return -self.log_likelihood(raw, y)
 
@@ -110,13 +102,7 @@ class Family(Description, ABC):
         """Return `training_loss`, and the gradient of its sum over targets, each times its share.
 
         Training on the CPU asks for it at every step: a family may calculate it without autograd, whose bookkeeping
-        takes longer than the arithmetic of a batch.
-
-        Args:
-            raw: Raw outputs, shape (..., S).
-            y: Targets, which have been checked.
-            usual: Raw outputs at the distribution of all targets, shape (S,).
-            share: How much each target counts, shape (...).
+        takes longer than the arithmetic of a batch. Targets have been checked.
         """
         with torch.enable_grad():
             leaf = raw.detach().requires_grad_()
@@ -182,24 +168,13 @@ class Family(Description, ABC):
         return self
 
     def refined(self, raw: Tensor, y: Tensor, weight: Tensor) -> "Family":
-        """Return the family with its open parameters set to what fits held-out rows best.
-
-        Args:
-            raw: Raw outputs of a network for these rows, shape (rows, S).
-            y: Targets.
-            weight: How much each row counts.
-        """
+        """Return the family with its open parameters set to what fits the raw outputs of held-out rows best."""
         return self
 
     def noise_share(self, chi: Tensor, y: Tensor, weight: Tensor) -> float:
         """Return what share of the variation of held-out targets a network leaves unexplained: 1 if all of it.
 
         It is the geometric mean of the variances that the network predicts, over the variance of the targets.
-
-        Args:
-            chi: What the network says of the rows, (rows, S).
-            y: Their targets.
-            weight: How much each row counts.
         """
         variance = self.posterior(self.evidence(chi, 0.0)).likelihood().variance
         return share_of_variance(variance, y.double(), weight)
@@ -282,13 +257,7 @@ class Posterior(ABC, Generic[F]):
 
 
 def share_of_variance(variance: Tensor, y: Tensor, weight: Tensor) -> float:
-    """Return the geometric mean of predicted variances, over the variance of the targets.
-
-    Args:
-        variance: Of each row, and of each coordinate if targets are vectors.
-        y: The targets.
-        weight: How much each row counts.
-    """
+    """Return the geometric mean of predicted variances, of each coordinate if there are several, over the targets'."""
     share = weight / weight.sum()
     spread = torch.tensordot(share, (y - torch.tensordot(share, y, 1)).square(), 1)
     ratio = (variance / spread.clamp(min=1e-30)).clamp(SMALLEST_SHARE, 1.0)

@@ -14,12 +14,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from natpn.distributions import Bernoulli as BernoulliDistribution
-from natpn.distributions.support import Support, classes
-from natpn.evidence import Evidence, Pool, weighted_mean
+from natpn.evidence import Evidence, weighted_mean
 from natpn.families.base import FEW, Family, Posterior
+from natpn.families.categorical import CategoricalDistribution, classes, dirichlet_entropy, share_of_entropy
 from natpn.families.description import Graph, Noise
-from natpn.families.shared import dirichlet_entropy, share_of_entropy
 
 
 def with_failure(chi: Tensor) -> Tensor:
@@ -32,7 +30,7 @@ def pool_with_failure(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) ->
     return weighted_mean(with_failure(a), a_share, with_failure(b), b_share)
 
 
-def _quantiles(predictive: BernoulliDistribution, levels: Tensor) -> Tensor:
+def _quantiles(predictive: "BernoulliDistribution", levels: Tensor) -> Tensor:
     failure = 1 - predictive.mean.unsqueeze(-1)
     return (failure < levels).double()
 
@@ -43,30 +41,14 @@ class Bernoulli(Family):
 
     predicts: ClassVar[str] = "yes or no (1 or 0)"
     noise: ClassVar[Noise | None] = "temperature"
-
-    @property
-    def graph(self) -> Graph:
-        """Every output, with quantiles."""
-        return Graph(
-            "the probability p of 1; n·p and n·(1 − p) are the parameters of the Beta posterior",
-            "the probability of 1",
-            quantiles=_quantiles,
-        )
-
-    @property
-    def pool(self) -> Pool:
-        """Pool p and 1 − p."""
-        return pool_with_failure
-
-    @property
-    def n_statistics(self) -> int:
-        """The probability of 1."""
-        return 1
-
-    @property
-    def support(self) -> Support:
-        """0 and 1."""
-        return classes(2)
+    graph = Graph(
+        "the probability p of 1; n·p and n·(1 − p) are the parameters of the Beta posterior",
+        "the probability of 1",
+        quantiles=_quantiles,
+    )
+    pool = staticmethod(pool_with_failure)
+    n_statistics = 1
+    support = classes(2)
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to the probability of 1."""
@@ -93,9 +75,8 @@ class Bernoulli(Family):
         return [0.5], 2.0
 
     def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
-        return ((weight @ y + 1) / (weight.sum() + 2)).unsqueeze(
-            -1
-        ), FEW  # one more of each, so that neither is impossible
+        # one more of each, so that neither is impossible
+        return ((weight @ y + 1) / (weight.sum() + 2)).unsqueeze(-1), FEW
 
     def _posterior(self, evidence: Evidence) -> "BernoulliPosterior":
         return BernoulliPosterior(self, evidence)
@@ -115,8 +96,25 @@ class BernoulliPosterior(Posterior[Bernoulli]):
     def _entropy(self) -> Tensor:
         return dirichlet_entropy(self.n.unsqueeze(-1) * torch.stack([self.failure, self.success], -1), self.n)
 
-    def predictive(self) -> BernoulliDistribution:
+    def predictive(self) -> "BernoulliDistribution":
         """Return 0 and 1 with their posterior mean probabilities."""
         return BernoulliDistribution(self.failure, self.success, self.dtype)
 
     likelihood = predictive
+
+
+class BernoulliDistribution(CategoricalDistribution):
+    """Targets 0 and 1 with their probabilities; `mean` and `variance` are those of the number itself."""
+
+    def __init__(self, failure: Tensor, success: Tensor, dtype: torch.dtype = torch.float64) -> None:
+        super().__init__(torch.stack([failure, success], -1), dtype)
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        drawn: Tensor = super()._sample(shape).to(self.probs.dtype)
+        return drawn
+
+    def _mean(self) -> Tensor:
+        return self.probs[..., 1]
+
+    def _variance(self) -> Tensor:
+        return self.probs[..., 0] * self.probs[..., 1]

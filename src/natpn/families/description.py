@@ -4,16 +4,15 @@ Fits, reports, servers and exports ask the family, and know none by name. Everyt
 states nothing is fitted in the units of its targets, is never chosen by "auto", and is not exported.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Floats = NDArray[np.float64]
+from natpn.families.distribution import Array
+
 Noise = Literal["temperature", "variance"]
 
 COUNT_QUANTILES = "Quantiles and intervals are left out: those of counts are not elementary."
@@ -26,12 +25,6 @@ training."""
 
 # A relative spread of a few last digits of float64 is that of one number calculated in several ways.
 _ROUNDING = 4 * np.finfo(np.float64).eps
-
-
-def entropy_at(family: Any, chi: Sequence[float]) -> float:
-    """Return the entropy of the likelihood at some χ, as a number: entropies in other units differ by a logarithm."""
-    standard = family.posterior(family.evidence(torch.tensor(chi, dtype=torch.float64), 0.0))
-    return float(standard.likelihood().entropy())
 
 
 @dataclass(frozen=True)
@@ -85,40 +78,37 @@ class Description:
     wider: ClassVar[str | None] = None
 
     @classmethod
-    def suited(cls, y: Floats) -> int | None:
-        """Say how well it suits targets, for "auto", which picks the family of the largest number; None for not at all.
-
-        Args:
-            y: Finite targets, one or two dimensions.
-        """
+    def suited(cls, y: Array) -> int | None:
+        """Say how well it suits finite targets: "auto" picks the family of the largest number; None for not at all."""
         return None
 
     @classmethod
-    def parameters(cls, y: Floats) -> dict[str, Any]:
+    def parameters(cls, y: Array) -> dict[str, Any]:
         """Return the parameters of the family that follow from the targets, by name."""
         return {}
 
-    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
-        """Return the location and the scale of each coordinate of a target, (D,), by which it is standardised.
-
-        Args:
-            y: Targets, (rows,) or (rows, D).
-            weight: How much each row counts; once if None.
-        """
+    def location_and_scale(self, y: Array, weight: Array | None) -> tuple[Array, Array]:
+        """Return location and scale of each coordinate of weighted targets, (D,), by which it is standardised."""
         size = int(np.prod(y.shape[1:]))
         return np.zeros(size), np.ones(size)
 
-    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+    def standardise(self, y: Array, location: Array, scale: Array) -> Array:
         """Return targets as training sees them: another member of the same family."""
         return y
 
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return factor and shift, (S,), by which χ of standardised targets becomes that of targets in these units."""
+        return scale.new_ones(1), scale.new_zeros(1)
+
     def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Return χ of standardised targets, (..., S), in the user's units."""
-        return chi
+        factor, shift = self.rescaling(location, scale)
+        return chi * factor + shift
 
     def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
         """Return χ in the user's units, (..., S), as it is for standardised targets: the inverse of `restore`."""
-        return chi
+        factor, shift = self.rescaling(location, scale)
+        return (chi - shift) / factor
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float] | None:
         """Return the range of most targets in these units, for a drawing; None if units do not tell, or for vectors."""
@@ -134,30 +124,18 @@ class Description:
         return None
 
 
-def mean_and_deviation(columns: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
-    """Return the mean and the standard deviation of each column; of a constant one, its size stands for the deviation.
-
-    Args:
-        columns: Numbers, (rows, D).
-        weight: How much each row counts; once if None.
-
-    Raises:
-        ValueError: If squares would leave the range of float64.
-    """
+def mean_and_deviation(y: Array, weight: Array | None) -> tuple[Array, Array]:
+    """Return mean and standard deviation of each coordinate; for one that is constant, its size is the deviation."""
+    columns = y.reshape(len(y), -1)
     largest = np.abs(columns).max(0)
     safe = np.where(largest > 0, largest, 1.0)  # squares of 1e200 would overflow
-    _check_range(largest, safe)
     mean = np.average(columns / safe, axis=0, weights=weight)
     deviation = np.sqrt(np.average((columns / safe - mean) ** 2, axis=0, weights=weight))
     constant = deviation <= _ROUNDING * np.abs(mean)
-    scale = np.where(constant | (deviation == 0), np.ones(columns.shape[1]), deviation) * safe
-    _check_range(largest, scale)
-    return mean * safe, scale
-
-
-def _check_range(largest: Floats, scale: Floats) -> None:
+    scale = np.where(constant | (deviation == 0), 1.0, deviation) * safe
     if largest.max() > 1e150 or scale.min() < 1e-150:
         raise ValueError(
             f"y: expected numbers up to 1e150 with a spread from 1e-150, got up to {largest.max():.3g} with a spread "
             f"of {scale.min():.3g}: choose another unit"
         )
+    return mean * safe, scale

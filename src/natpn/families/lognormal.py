@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from natpn.distributions import LogStudentT
-from natpn.distributions.support import Support, positive
 from natpn.evidence import Evidence
-from natpn.families.description import REACH, Floats, Graph, entropy_at
-from natpn.families.normal import Normal, NormalPosterior, without_quantiles
+from natpn.families.description import REACH, Graph
+from natpn.families.distribution import INFINITE, POSITIVE, Array, Support
+from natpn.families.normal import Normal, NormalPosterior, StudentT, without_quantiles
+from natpn.special import HALF_LOG_2PI
 
 _SKEWED = 0.3
 _RATIO = 2.0  # of large to small targets, below which a logarithm is as good as a straight line
 
 
-def _skewness(x: Floats) -> float:
+def _skewness(x: Array) -> float:
     spread = x.std()
     return float(np.mean((x - x.mean()) ** 3) / spread**3) if spread > 0 else 0.0
 
@@ -34,9 +35,22 @@ class LogNormal(Normal):
 
     suits: ClassVar[str] = "positive numbers with a long upper tail"
     predicts: ClassVar[str] = "a positive number, most of which are small and some much larger"
+    graph = Graph(
+        "mean and variance of the logarithm; the predictive is the exponential of Student's t with n degrees of "
+        "freedom, that centre, and scale² = variance·(n + 1)/n",
+        "the median of the predictive distribution, which has no mean",
+        predict=lambda predictive: predictive.loc.exp(),
+        deviation=False,
+        aleatoric=lambda posterior: HALF_LOG_2PI + 0.5 + 0.5 * posterior.variance.log() + posterior.mean,
+        left_out=(
+            without_quantiles("exp of "),
+            "The standard deviation is left out: the predictive distribution has none.",
+        ),
+    )
+    support = POSITIVE
 
     @classmethod
-    def suited(cls, y: Floats) -> int | None:
+    def suited(cls, y: Array) -> int | None:
         """Take positive numbers with a long upper tail, whose logarithm is less skewed than they are.
 
         On nine real tables of such numbers, from hotel rates to wages, the CRPS was 0.81 to 1.02 times that of
@@ -47,40 +61,18 @@ class LogNormal(Normal):
         (low, high), skewness = np.quantile(y, [0.01, 0.99]), _skewness(y)
         return 1 if high > _RATIO * low and skewness > max(_SKEWED, abs(_skewness(np.log(y)))) else None
 
-    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+    def location_and_scale(self, y: Array, weight: Array | None) -> tuple[Array, Array]:
         """Return mean and standard deviation of the logarithm."""
         return super().location_and_scale(np.log(y), weight)
 
-    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+    def standardise(self, y: Array, location: Array, scale: Array) -> Array:
         """Return exp((log y − l)/s)."""
-        standard: Floats = np.exp(np.clip((np.log(y) - location) / scale, -REACH, REACH))
+        standard: Array = np.exp(np.clip((np.log(y) - location) / scale, -REACH, REACH))
         return standard
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
         """Return the range within two standard deviations of the logarithm."""
         return float(np.exp(location - 2 * scale)), float(np.exp(location + 2 * scale))
-
-    @property
-    def graph(self) -> Graph:
-        """The median as the prediction; no quantiles, and no standard deviation."""
-        standard = entropy_at(self, [0.0, 1.0])
-        return Graph(
-            "mean and variance of the logarithm; the predictive is the exponential of Student's t with n degrees of "
-            "freedom, that centre, and scale² = variance·(n + 1)/n",
-            "the median of the predictive distribution, which has no mean",
-            predict=lambda predictive: predictive.loc.exp(),
-            deviation=False,
-            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log() + posterior.mean,
-            left_out=(
-                without_quantiles("exp of "),
-                "The standard deviation is left out: the predictive distribution has none.",
-            ),
-        )
-
-    @property
-    def support(self) -> Support:
-        """Positive numbers."""
-        return positive()
 
     def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
         """Return log p(y) at `link(raw)`: the `normal` family's at log y, less log y."""
@@ -100,12 +92,46 @@ class LogNormalPosterior(NormalPosterior):
     def _expected_log_likelihood(self, y: Tensor) -> Tensor:
         return super()._expected_log_likelihood(y.log()) - y.log()
 
-    def predictive(self) -> LogStudentT:
+    def predictive(self) -> "LogStudentT":
         """Return the exponential of Student's t with n degrees of freedom: it has quantiles but no moments."""
         t = super().predictive()
         return LogStudentT(t.loc, t.scale, t.df, self.dtype)
 
-    def likelihood(self) -> LogStudentT:
+    def likelihood(self) -> "LogStudentT":
         """Return the log-normal with the posterior mean parameters."""
         t = super().likelihood()
         return LogStudentT(t.loc, t.scale, t.df, self.dtype)
+
+
+class LogStudentT(StudentT):
+    """The exponential of a Student's t: positive targets whose logarithm has the given centre and scale.
+
+    For finite df it has no moments: mean and variance are inf, and quantiles serve in their place.
+    """
+
+    has_moments: ClassVar[bool] = False
+    values: ClassVar[Support] = POSITIVE
+
+    def _mean(self) -> Tensor:
+        return torch.where(self.df >= INFINITE, (self.loc + self.scale**2 / 2).exp(), torch.inf)
+
+    def _variance(self) -> Tensor:
+        variance = self.scale**2
+        return torch.where(self.df >= INFINITE, torch.expm1(variance) * (2 * self.loc + variance).exp(), torch.inf)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        return super()._log_prob(y.log()) - y.log()
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        return super()._sample(shape).exp()
+
+    def _entropy(self) -> Tensor:
+        return super()._entropy() + self.loc
+
+    def _cdf(self, y: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return super()._cdf(np.log(np.maximum(y, 0.0)))
+
+    def _icdf(self, q: Array) -> Array:
+        with np.errstate(over="ignore"):
+            return np.exp(super()._icdf(q))

@@ -8,7 +8,10 @@
   S = C (n − 2)/(n + 1), so that the covariance of its predictive is C.
 - Expected log-likelihood, with a_j = (n + j)/2 for j = 0 … d − 1 and s = Σ_j [φ(a_j) + log(1 + j/n)]:
   ½ s − d/2 log 2π − log |L| − ½ [ν/n · |L⁻¹(y − m)|² + d/n].
-- Predictive: multivariate t with df = n, centre m and scale matrix S(n + 1)/n.
+- Predictive: multivariate t with df = n, centre m and scale matrix F Fᵀ = S(n + 1)/n. With a = df/2,
+  x = |F⁻¹(y − m)|²/df and C of `natpn.special`: log p(y) = C(a, d/2) − d/2 log 2π − log |F| − (a + d/2) log(1 + x);
+  its entropy is (a + d/2)(ψ(a + d/2) − ψ(a)) + d/2 log 2π − C(a, d/2) + log |F|.
+  df = inf is the multivariate Normal. Moments are as for `StudentT`.
 - Entropy: with respect to dμ and the d(d + 1)/2 entries dΣ_ij, i ≥ j. That of Σ is, with H(a) the entropy of
   Gamma(a, 1), Σ_j [H(a_j) + (j/2 − d − 1) ψ(a_j)] + d(d − 1)/4 (1 + log π) + (d + 1)(log |L| + d/2 log(n/2));
   that of μ given Σ is d/2 log 2πe − d/2 log n + log |L| − ½ s.
@@ -22,13 +25,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from natpn.distributions import MultivariateT
-from natpn.distributions.multivariate_t import log_determinant, mahalanobis
-from natpn.distributions.support import Support, vectors
-from natpn.evidence import Evidence, Pool, anchored_mean
+from natpn.evidence import Evidence, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, whole_parameter
-from natpn.families.description import COORDINATES, Floats, Graph, entropy_at, mean_and_deviation
-from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy
+from natpn.families.description import COORDINATES, Graph, mean_and_deviation
+from natpn.families.distribution import INFINITE, Array, Distribution, Support
+from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, rising_remainder
 
 _SMALLEST_SCALE = 1e-3
 _LARGEST = 1e6
@@ -60,6 +61,24 @@ def pack(factor: Tensor) -> Tensor:
     return factor[..., row, column]
 
 
+def mahalanobis(factor: Tensor, difference: Tensor) -> Tensor:
+    """Return |L⁻¹ difference|² for vectors in the last dimension."""
+    shape = torch.broadcast_shapes(factor.shape[:-2], difference.shape[:-1])
+    factor = factor.expand(*shape, -1, -1)
+    whitened: Tensor = torch.linalg.solve_triangular(factor, difference.expand(*shape, -1).unsqueeze(-1), upper=False)
+    return whitened.square().sum((-2, -1))
+
+
+def log_determinant(factor: Tensor) -> Tensor:
+    """Return log |L| of a triangular matrix with a positive diagonal."""
+    return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def vectors(dim: int) -> Support:
+    """Return what a vector of finite numbers may be."""
+    return Support(f"a vector of {dim} finite numbers", lambda y: y.isfinite().all(-1), (dim,))
+
+
 @dataclass(frozen=True, repr=False)
 class MultivariateNormal(Family):
     """Vectors of a given dimension, with a Normal-Inverse-Wishart prior."""
@@ -67,16 +86,21 @@ class MultivariateNormal(Family):
     suits: ClassVar[str] = "vectors"
     predicts: ClassVar[str] = "several numbers at once"
     is_vectors: ClassVar[bool] = True
+    graph = Graph(
+        "the mean and the lower triangle, by rows, of the Cholesky factor of the covariance; the predictive is the "
+        "multivariate t with n degrees of freedom and scale matrix covariance·(n + 1)/n",
+        deviation=False,
+        aleatoric=lambda posterior: (
+            posterior.family.dimension * (HALF_LOG_2PI + 0.5) + log_determinant(posterior.factor)
+        ),
+        left_out=(COORDINATES,),
+    )
+    pool = staticmethod(pool_mean_and_factor)
 
     dimension: int
 
     def __post_init__(self) -> None:
         whole_parameter("dimension", self.dimension, range(1, 10**9))
-
-    @property
-    def pool(self) -> Pool:
-        """Pool around the means."""
-        return pool_mean_and_factor
 
     @property
     def n_statistics(self) -> int:
@@ -89,46 +113,27 @@ class MultivariateNormal(Family):
         return vectors(self.dimension)
 
     @classmethod
-    def suited(cls, y: Floats) -> int | None:
+    def suited(cls, y: Array) -> int | None:
         """Take all vectors."""
         return 0 if y.ndim == 2 else None
 
     @classmethod
-    def parameters(cls, y: Floats) -> dict[str, Any]:
+    def parameters(cls, y: Array) -> dict[str, Any]:
         """Return the dimension."""
         return {"dimension": y.shape[1] if y.ndim == 2 else 1}
 
-    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+    def location_and_scale(self, y: Array, weight: Array | None) -> tuple[Array, Array]:
         """Return mean and standard deviation of each coordinate."""
-        return mean_and_deviation(y.reshape(len(y), -1), weight)
+        return mean_and_deviation(y, weight)
 
-    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+    def standardise(self, y: Array, location: Array, scale: Array) -> Array:
         """Return (y − l)/s, each coordinate."""
         return ((y.reshape(len(y), -1) - location) / scale).reshape(y.shape)
 
-    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return s m + l, and the rows of the factor times s."""
-        d = len(scale)
-        factor = unpack(chi[..., d:], d) * scale[:, None]
-        return torch.cat([chi[..., :d] * scale + location, pack(factor)], -1)
-
-    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return (m − l)/s, and the rows of the factor over s."""
-        d = len(scale)
-        factor = unpack(chi[..., d:], d) / scale[:, None]
-        return torch.cat([(chi[..., :d] - location) / scale, pack(factor)], -1)
-
-    @property
-    def graph(self) -> Graph:
-        """Every output but standard deviations, which follow from χ and n."""
-        standard = entropy_at(self, [*[0.0] * self.dimension, *pack(torch.eye(self.dimension)).tolist()])
-        return Graph(
-            "the mean and the lower triangle, by rows, of the Cholesky factor of the covariance; the predictive is the "
-            "multivariate t with n degrees of freedom and scale matrix covariance·(n + 1)/n",
-            deviation=False,
-            aleatoric=lambda posterior: standard + log_determinant(posterior.factor),
-            left_out=(COORDINATES,),
-        )
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what makes m to s m + l, and the rows of the factor s times as large."""
+        rows = pack(scale[:, None].expand(-1, len(scale)))
+        return torch.cat([scale, rows]), torch.cat([location, torch.zeros_like(rows)])
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to means and factor entries within ±10⁶, with at least 10⁻³ on the diagonal."""
@@ -195,11 +200,47 @@ class MultivariateNormalPosterior(Posterior[MultivariateNormal]):
         )
         return covariance + d * (HALF_LOG_2PI + 0.5) - d / 2 * self.n.log() + log_det - 0.5 * steps
 
-    def predictive(self) -> MultivariateT:
+    def predictive(self) -> "MultivariateT":
         """Return the multivariate t with n degrees of freedom."""
         factor = self.factor * (1 + 1 / self.n).sqrt().unsqueeze(-1).unsqueeze(-1)
         return MultivariateT(self.mean, factor, self.n, self.dtype)
 
-    def likelihood(self) -> MultivariateT:
+    def likelihood(self) -> "MultivariateT":
         """Return the Normal with mean m and covariance S."""
         return MultivariateT(self.mean, self.factor, torch.full_like(self.n, torch.inf), self.dtype)
+
+
+class MultivariateT(Distribution):
+    """Vectors with the given centre, Cholesky factor of the scale matrix and degrees of freedom; inf for the Normal."""
+
+    def __init__(self, loc: Tensor, factor: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
+        shape = torch.broadcast_shapes(loc.shape[:-1], factor.shape[:-2], df.shape)
+        self.loc = loc.expand(*shape, -1)
+        self.factor = factor.expand(*shape, -1, -1)
+        self.df = df.clamp(max=INFINITE).expand(shape)
+        super().__init__(self.df, vectors(loc.shape[-1]), dtype)
+
+    def _mean(self) -> Tensor:
+        return self.loc
+
+    def _variance(self) -> Tensor:
+        inflation = torch.where(self.df > 2, self.df / (self.df - 2).clamp(min=0), torch.inf)
+        return self.factor.square().sum(-1) * inflation.unsqueeze(-1)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        a, half = self.df / 2, self.loc.new_tensor(self.loc.shape[-1] / 2)
+        distance = mahalanobis(self.factor, y - self.loc)
+        constant = rising_remainder(a, half) - 2 * half * HALF_LOG_2PI - log_determinant(self.factor)
+        return constant - (a + half) * torch.log1p(distance / self.df)
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        a = (self.df / 2).expand(shape + self.batch_shape)
+        normal = torch.randn(shape + self.loc.shape, dtype=self.loc.dtype, device=self.loc.device)
+        directed = (self.factor @ normal.unsqueeze(-1)).squeeze(-1)
+        return self.loc + directed * (a / torch._standard_gamma(a)).sqrt().unsqueeze(-1)
+
+    def _entropy(self) -> Tensor:
+        a, half = self.df / 2, self.loc.new_tensor(self.loc.shape[-1] / 2)
+        step = torch.log1p(half / a) + digamma_remainder(a + half) - digamma_remainder(a)
+        constant = 2 * half * HALF_LOG_2PI + log_determinant(self.factor)
+        return (a + half) * step + constant - rising_remainder(a, half)

@@ -5,7 +5,12 @@
 - Prior: Normal-Inverse-Gamma with μ₀ = m, λ = n, α = n/2, β = nv/2; the paper's is χ = (0, 100), n = 1. The marginal of
   targets with variance s² has v = s² (n − 2)/(n + 1), so that the variance of its predictive is s².
 - Expected log-likelihood, with φ(a) = ψ(a) − log a: −½ [log 2πv − φ(n/2) + (y − m)²/v + 1/n].
-- Predictive: Student's t with df = n, centre m and scale² = v(n + 1)/n.
+- Predictive: Student's t with df = n, centre m and scale² = v(n + 1)/n. With a = df/2 and x = (y − m)²/(df·scale²), and
+  C of `natpn.special`, what log Γ(a + ½) − log Γ(a) exceeds ½ log a by:
+  log p(y) = C(a, ½) − ½ log 2π − log scale − (a + ½) log(1 + x);
+  its entropy is (a + ½)(ψ(a + ½) − ψ(a)) + ½ log 2π − C(a, ½) + log scale.
+  df = inf is the Normal distribution. Without a mean (df ≤ 1) the centre of symmetry is given; the variance is inf for
+  df ≤ 2.
 - Entropy: with respect to dμ dσ². With a = n/2 and H(a) the entropy of Gamma(a, 1) it is
   H(a) − 5/2 φ(a) + 3/2 log v − log a − ½ log n + ½ log 2πe.
 """
@@ -17,19 +22,22 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from scipy import special as sp
 from torch import Tensor
 
-from natpn.distributions import StudentT
-from natpn.distributions.support import Support, reals
-from natpn.evidence import Evidence, Pool, anchored_mean
+from natpn.evidence import Evidence, anchored_mean
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
-from natpn.families.description import Floats, Graph, Noise, entropy_at, mean_and_deviation
-from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, widen
+from natpn.families.description import Graph, Noise, mean_and_deviation
+from natpn.families.distribution import INFINITE, REALS, Array, ScalarDistribution, Support, array, broadcast
+from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, rising_remainder, widen
 
 _SMALLEST_VARIANCE = 1e-6
 _LARGEST = 1e6
 _MEAN_WEIGHT = 3.0
 _LARGEST_LOG_VARIANCE = 27.6
+_LARGEST_DISTANCE = 1e150  # from the centre, beyond which squares overflow
+_ROUNDING = 1e-14  # of 1 − q, relative to it
+_NORMAL_FROM = 1e10  # degrees of freedom from which two terms of the expansion around the Normal are exact
 
 
 def normal_crps(error: Tensor, scale: Tensor) -> Tensor:
@@ -62,57 +70,36 @@ class Normal(Family):
     suits: ClassVar[str] = "numbers of either sign, or without a long upper tail"
     predicts: ClassVar[str] = "a number"
     noise: ClassVar[Noise | None] = "variance"
+    graph = Graph(
+        "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and scale² = "
+        "variance·(n + 1)/n",
+        aleatoric=lambda posterior: HALF_LOG_2PI + 0.5 + 0.5 * posterior.variance.log(),
+        left_out=(without_quantiles(),),
+    )
+    pool = staticmethod(pool_mean_and_variance)
+    n_statistics = 2
+    support = REALS
 
     @classmethod
-    def suited(cls, y: Floats) -> int | None:
+    def suited(cls, y: Array) -> int | None:
         """Take all numbers, if no other family does."""
         return None if y.ndim == 2 else 0
 
-    def location_and_scale(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+    def location_and_scale(self, y: Array, weight: Array | None) -> tuple[Array, Array]:
         """Return mean and standard deviation."""
-        return mean_and_deviation(y.reshape(len(y), -1), weight)
+        return mean_and_deviation(y, weight)
 
-    def standardise(self, y: Floats, location: Floats, scale: Floats) -> Floats:
+    def standardise(self, y: Array, location: Array, scale: Array) -> Array:
         """Return (y − l)/s."""
         return (y - location) / scale
 
-    def restore(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return (s m + l, s² v)."""
-        return chi * torch.cat([scale, scale.square()]) + torch.cat([location, torch.zeros_like(location)])
-
-    def express(self, chi: Tensor, location: Tensor, scale: Tensor) -> Tensor:
-        """Return ((m − l)/s, v/s²)."""
-        return torch.cat([(chi[..., :1] - location) / scale, chi[..., 1:] / scale**2], -1)
+    def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what makes (m, v) to (s m + l, s² v)."""
+        return torch.cat([scale, scale.square()]), torch.cat([location, torch.zeros_like(location)])
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
         """Return the range within three standard deviations."""
         return location - 3.0 * scale, location + 3.0 * scale
-
-    @property
-    def graph(self) -> Graph:
-        """Every output but quantiles."""
-        standard = entropy_at(self, [0.0, 1.0])
-        return Graph(
-            "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and scale² = "
-            "variance·(n + 1)/n",
-            aleatoric=lambda posterior: standard + 0.5 * posterior.variance.log(),
-            left_out=(without_quantiles(),),
-        )
-
-    @property
-    def pool(self) -> Pool:
-        """Pool around the means."""
-        return pool_mean_and_variance
-
-    @property
-    def n_statistics(self) -> int:
-        """Mean and variance."""
-        return 2
-
-    @property
-    def support(self) -> Support:
-        """Finite numbers."""
-        return reals()
 
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to a mean within ±10⁶ and a variance, the exponential, from 10⁻⁶ to 10¹²."""
@@ -195,7 +182,7 @@ class NormalPosterior(Posterior[Normal]):
         shape = gamma_entropy(a) - 2.5 * digamma_remainder(a) - a.log() - 0.5 * self.n.log()
         return shape + 1.5 * self.variance.log() + HALF_LOG_2PI + 0.5
 
-    def predictive(self) -> StudentT:
+    def predictive(self) -> "StudentT":
         """Return Student's t with n degrees of freedom."""
         scale = (self.variance * (1 + 1 / self.n)).sqrt()
         return StudentT(self.mean, scale, self.n, self.dtype)
@@ -209,6 +196,63 @@ class NormalPosterior(Posterior[Normal]):
         error = self.family.statistics(y.double())[..., 0] - found.loc.double()
         return float(torch.log(weight.double() @ normal_crps(error, found.scale.double()) / weight.double().sum()))
 
-    def likelihood(self) -> StudentT:
+    def likelihood(self) -> "StudentT":
         """Return the Normal with mean m and variance v."""
         return StudentT(self.mean, self.variance.sqrt(), torch.full_like(self.n, torch.inf), self.dtype)
+
+
+class StudentT(ScalarDistribution):
+    """Student's t with the given centre, scale and degrees of freedom; df = inf is the Normal."""
+
+    values: ClassVar[Support] = REALS
+
+    def __init__(self, loc: Tensor, scale: Tensor, df: Tensor, dtype: torch.dtype = torch.float64) -> None:
+        self.loc, self.scale, self.df = broadcast(loc, scale, df.clamp(max=INFINITE))
+        super().__init__(self.loc, self.values, dtype)
+
+    def _mean(self) -> Tensor:
+        return self.loc
+
+    def _variance(self) -> Tensor:
+        inflation = self.df / (self.df - 2).clamp(min=0)
+        return torch.where(self.df > 2, self.scale**2 * inflation, torch.inf)
+
+    def _log_prob(self, y: Tensor) -> Tensor:
+        z = ((y - self.loc) / self.scale).clamp(-_LARGEST_DISTANCE, _LARGEST_DISTANCE)
+        a = self.df / 2
+        spread = torch.log1p(z.square() / self.df)
+        return rising_remainder(a, a.new_tensor(0.5)) - HALF_LOG_2PI - self.scale.log() - (a + 0.5) * spread
+
+    def _sample(self, shape: torch.Size) -> Tensor:
+        size = shape + self.batch_shape
+        a = (self.df / 2).expand(size)
+        normal = torch.randn(size, dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + self.scale * normal * (a / torch._standard_gamma(a)).sqrt()
+
+    def _entropy(self) -> Tensor:
+        # the Normal's, as every answer asks for it; a graph that takes any numbers cannot look at them
+        if not torch.compiler.is_compiling() and bool((self.df >= INFINITE).all()):
+            return HALF_LOG_2PI + 0.5 + self.scale.log()
+        a = self.df / 2
+        step = torch.log1p(0.5 / a) + digamma_remainder(a + 0.5) - digamma_remainder(a)
+        return (a + 0.5) * step + HALF_LOG_2PI - rising_remainder(a, a.new_tensor(0.5)) + self.scale.log()
+
+    def _cdf(self, y: Array) -> Array:
+        df = array(self.df)
+        with np.errstate(invalid="ignore", over="ignore"):
+            z = (y - array(self.loc)) / array(self.scale)
+            corrected = np.where(np.isfinite(z), z * (1 - (z * z + 1) / (4 * df)), z)
+        near = np.minimum(df, _NORMAL_FROM)
+        return np.where(df < _NORMAL_FROM, sp.stdtr(near, z), sp.ndtr(corrected))
+
+    def _icdf(self, q: Array) -> Array:
+        df = array(self.df)
+        with np.errstate(invalid="ignore", over="ignore"):
+            normal = sp.ndtri(q)
+            normal = np.where(np.isfinite(normal), normal * (1 + (normal * normal + 1) / (4 * df)), normal)
+            tail = np.minimum(q, 1 - q)
+            if tail.ndim > 1 and np.ptp(tail) <= _ROUNDING * tail.min():
+                tail = tail[:1]  # the ends of an interval: by symmetry, one gives the other
+            heavy = np.copysign(sp.stdtrit(np.minimum(df, _NORMAL_FROM), tail), q - 0.5)
+            heavy = np.where((q == 0) | (q == 1), np.where(q == 0, -np.inf, np.inf), heavy)
+            return array(self.loc) + array(self.scale) * np.where(df < _NORMAL_FROM, heavy, normal)

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from natpn.distributions import Categorical, Distribution, ScalarDistribution
-from natpn.families import Posterior
+from natpn.families import CategoricalDistribution, Distribution, Posterior, ScalarDistribution
 from natpn.model.calibration import NOVEL, Calibration, check_coverage
 
 Floats = NDArray[np.float64]
@@ -175,7 +174,7 @@ class ClassPredictive(Predictive):
         *arguments: Those of the next class.
     """
 
-    predictive: Categorical
+    predictive: CategoricalDistribution
 
     def __init__(self, classes: NDArray[Any], *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
-from natpn.distributions import ScalarDistribution
+from natpn.families import ScalarDistribution
 from natpn.model import NOVEL
 from natpn.model.answers import ClassPredictive, Predictive, encode_labels
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from natpn.distributions import ScalarDistribution
+from natpn.families import ScalarDistribution
 from natpn.model import ClassDistribution, Model, PredictiveDistribution
 
 Floats = NDArray[np.float64]

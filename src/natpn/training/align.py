@@ -30,7 +30,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.special import ndtri, stdtrit
 
 from natpn.densities import Surprise
-from natpn.families.normal import normal_crps
+from natpn.families import normal_crps
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.latents import Latents
 

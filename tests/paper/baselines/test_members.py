@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy import integrate, optimize, stats
 
-from natpn.distributions import Categorical, NegativeBinomial, StudentT
+from natpn.families import CategoricalDistribution, NegativeBinomialDistribution, StudentT
 from natpn_paper.baselines.members import mixture
 from paper.baselines.problems import clusters, counts, line, quick
 
@@ -20,7 +20,7 @@ def normals():
 
 
 def poissons():
-    return mixture(NegativeBinomial(torch.tensor(RATE), torch.full((3, 2), torch.inf).double()))
+    return mixture(NegativeBinomialDistribution(torch.tensor(RATE), torch.full((3, 2), torch.inf).double()))
 
 
 def test_moments():
@@ -95,7 +95,7 @@ def test_samples_have_the_moments():
 
 def test_other_members_are_refused():
     with pytest.raises(ValueError, match="members: expected Normal distributions or counts, got Categorical"):
-        mixture(Categorical(torch.full((2, 3), 1 / 3)))
+        mixture(CategoricalDistribution(torch.full((2, 3), 1 / 3)))
 
 
 def raw_outputs(model, X):

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from natpn import parallel
 from natpn.choices import check_choice
-from natpn.distributions import Distribution
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classifier import ClassTargets
 from natpn.estimators.data import DataEstimator, Floats, Prepared
 from natpn.estimators.regressor import NumberTargets
+from natpn.families import Distribution
 from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
 from natpn.training.staged import batch_size

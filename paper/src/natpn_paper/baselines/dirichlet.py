@@ -12,8 +12,7 @@ With α₀ = Σ α_c:
 import torch
 from torch import Tensor
 
-from natpn.distributions import Categorical
-from natpn.families.shared import dirichlet_entropy
+from natpn.families import CategoricalDistribution, dirichlet_entropy
 from natpn.special import digamma, widen
 from natpn_paper.baselines.base import BaselineClassifier
 from natpn_paper.baselines.readings import Reading
@@ -25,7 +24,7 @@ class DirichletClassifier(BaselineClassifier):
     """A classifier whose network returns log α, (B, C)."""
 
     def _read(self, raw: Tensor) -> Reading:
-        probabilities = Categorical(raw.softmax(-1))
+        probabilities = CategoricalDistribution(raw.softmax(-1))
         return Reading(probabilities, probabilities, -raw.logsumexp(-1))
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from natpn.distributions import StudentT
 from natpn.estimators.data import Prepared
+from natpn.families import StudentT
 from natpn.special import widen
 from natpn.training import Trainee
 from natpn_paper.baselines.base import BaselineRegressor

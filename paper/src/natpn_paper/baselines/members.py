@@ -23,8 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from natpn.distributions import Categorical, NegativeBinomial, ScalarDistribution, StudentT
-from natpn.distributions.base import Array, CountDistribution
+from natpn.families import (
+    CategoricalDistribution,
+    CountDistribution,
+    NegativeBinomialDistribution,
+    ScalarDistribution,
+    StudentT,
+)
+from natpn.families.distribution import Array
 from natpn_paper.baselines.base import BaselineClassifier, BaselineRegressor
 from natpn_paper.baselines.readings import Reading
 
@@ -41,10 +47,7 @@ class Mixture(ScalarDistribution):
 
     def __init__(self, members: ScalarDistribution) -> None:
         self.members = members
-        super().__init__(members.batch_shape[1:], members.target, members.dtype)
-
-    def _device(self) -> torch.device:
-        return self.members._device()
+        super().__init__(members._mean()[0], members.target, members.dtype)
 
     def _mean(self) -> Tensor:
         return self.members._mean().mean(0)
@@ -118,7 +121,7 @@ class CountMixture(Mixture, CountDistribution):
         members: Of batch shape (S, …).
     """
 
-    members: NegativeBinomial
+    members: NegativeBinomialDistribution
 
     def _below(self, low: Array) -> Array:
         return low - 1
@@ -132,7 +135,7 @@ class CountMixture(Mixture, CountDistribution):
 
     def _flat(self, start: int, stop: int) -> "CountMixture":
         rate, size = (t.flatten(1)[:, start:stop] for t in (self.members.rate, self.members.size))
-        return CountMixture(NegativeBinomial(rate, size, self.dtype))
+        return CountMixture(NegativeBinomialDistribution(rate, size, self.dtype))
 
 
 def mixture(members: ScalarDistribution) -> Mixture:
@@ -143,7 +146,7 @@ def mixture(members: ScalarDistribution) -> Mixture:
     """
     if isinstance(members, StudentT):
         return NormalMixture(members)
-    if isinstance(members, NegativeBinomial):
+    if isinstance(members, NegativeBinomialDistribution):
         return CountMixture(members)
     raise ValueError(f"members: expected Normal distributions or counts, got {type(members).__name__}")
 
@@ -155,7 +158,8 @@ class MembersClassifier(BaselineClassifier):
         members = self.family_.link(raw)
         p = members.mean(0)
         winner = p.argmax(-1, keepdim=True).expand(len(raw), -1, 1)
-        return Reading(Categorical(p), Categorical(p), members.gather(-1, winner)[..., 0].var(0, correction=0))
+        spread = members.gather(-1, winner)[..., 0].var(0, correction=0)
+        return Reading(CategoricalDistribution(p), CategoricalDistribution(p), spread)
 
 
 class MembersRegressor(BaselineRegressor):

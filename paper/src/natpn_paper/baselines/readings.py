@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from natpn.distributions import Distribution
 from natpn.estimators.data import Floats
+from natpn.families import Distribution
 from natpn.model.answers import ClassPredictive, Columns, Predictive, as_floats
 
 

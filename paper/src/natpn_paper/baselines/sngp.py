@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from natpn.distributions import Categorical
 from natpn.estimators.data import Prepared
+from natpn.families import CategoricalDistribution
 from natpn.network import LatentNormalisation
 from natpn.training import Trainee
 from natpn_paper.baselines.base import BaselineClassifier, Settings
@@ -208,5 +208,5 @@ class SNGPClassifier(BaselineClassifier):
 
     def _read(self, raw: Tensor) -> Reading:
         logits, variance = raw[..., :-1], raw[..., -1]
-        p = Categorical((logits / (1 + math.pi / 8 * variance.unsqueeze(-1)).sqrt()).softmax(-1))
+        p = CategoricalDistribution((logits / (1 + math.pi / 8 * variance.unsqueeze(-1)).sqrt()).softmax(-1))
         return Reading(p, p, variance)

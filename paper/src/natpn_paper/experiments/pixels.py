@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from natpn import families
 from natpn.densities import GaussianMixture, RadialFlow
-from natpn.distributions import ScalarDistribution, StudentT
 from natpn.encoders import DenseEncoder
+from natpn.families import ScalarDistribution, StudentT
 from natpn.model import ArrayInputs
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, Prediction
 from natpn.network.default import COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE

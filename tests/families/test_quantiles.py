@@ -10,8 +10,9 @@ import torch
 from scipy import stats
 from torch.testing import assert_close
 
-from natpn import distributions as d
-from natpn.distributions.negative_binomial import upper_gamma
+from natpn import families as d
+from natpn.families import negative_binomial
+from natpn.families.poisson import upper_gamma
 
 Q = torch.tensor([1e-9, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6], dtype=torch.float64)
 
@@ -32,11 +33,11 @@ CONTINUOUS = {
     "gamma": (d.CompoundGamma(double(0.5), double(2.0), double(math.inf)), stats.gamma(0.5, scale=2)),
 }
 COUNTS = {
-    "negative binomial": (d.NegativeBinomial(double(7.0), double(2.5)), stats.nbinom(2.5, 2.5 / 9.5)),
-    "overdispersed": (d.NegativeBinomial(double(300.0), double(0.2)), stats.nbinom(0.2, 0.2 / 300.2)),
-    "nearly poisson": (d.NegativeBinomial(double(7.0), double(1e13)), stats.poisson(7)),
-    "poisson": (d.NegativeBinomial(double(0.3), double(math.inf)), stats.poisson(0.3)),
-    "large poisson": (d.NegativeBinomial(double(1e8), double(math.inf)), stats.poisson(1e8)),
+    "negative binomial": (d.NegativeBinomialDistribution(double(7.0), double(2.5)), stats.nbinom(2.5, 2.5 / 9.5)),
+    "overdispersed": (d.NegativeBinomialDistribution(double(300.0), double(0.2)), stats.nbinom(0.2, 0.2 / 300.2)),
+    "nearly poisson": (d.NegativeBinomialDistribution(double(7.0), double(1e13)), stats.poisson(7)),
+    "poisson": (d.NegativeBinomialDistribution(double(0.3), double(math.inf)), stats.poisson(0.3)),
+    "large poisson": (d.NegativeBinomialDistribution(double(1e8), double(math.inf)), stats.poisson(1e8)),
 }
 
 
@@ -80,7 +81,7 @@ def test_beta_negative_binomial_cdf_is_the_sum(a, b, r):
 
 def test_beta_negative_binomial_at_large_evidence_is_the_negative_binomial():
     ours = d.BetaNegativeBinomial(double(7e15), double(2e15), double(2.0))
-    limit = d.NegativeBinomial(double(7.0), double(2.0))
+    limit = d.NegativeBinomialDistribution(double(7.0), double(2.0))
     y = double([0.0, 3.0, 7.0, 40.0])
     assert_close(ours.cdf(y), limit.cdf(y), rtol=1e-9, atol=1e-12)
     assert_close(ours.icdf(Q), limit.icdf(Q))
@@ -106,20 +107,20 @@ def gamma_density(a, s):
 def test_upper_gamma():
     """On both sides of the seam, by integration."""
     for a in (0.9e5, 1.1e5, 1e8):
-        for z in (-8.0, -3.0, -0.01, 0.0, 0.01, 2.0, 4.7, 9.0):
+        for z in (-8.0, -0.01, 0.0, 2.0, 9.0):
             x = a + z * math.sqrt(a)
-            mp.mp.dps = 40
-            want = mp.quad(partial(gamma_density, a), [mp.mpf(z) + k for k in range(0, 24, 2)])
+            mp.mp.dps = 25
+            want = mp.quad(partial(gamma_density, a), [mp.mpf(z) + k for k in range(0, 24, 3)])
             assert float(upper_gamma(np.array(a), np.array(x))) == pytest.approx(float(want), rel=1e-7), (a, z)
 
 
 def test_classes():
-    classes = d.Categorical(double([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0]]))
+    classes = d.CategoricalDistribution(double([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0]]))
     assert classes.icdf(double([0.2, 0.9])).tolist() == [0, 0]
     assert classes.icdf(double([0.71, 1.0])).tolist() == [2, 0]
     assert_close(classes.cdf(double([1.0, -1.0])), double([0.7, 0.0]))
     assert classes.sample((4,)).dtype == torch.int64
-    coin = d.Bernoulli(double(0.25), double(0.75))
+    coin = d.BernoulliDistribution(double(0.25), double(0.75))
     assert_close(coin.mean, double(0.75))
     assert coin.icdf(double(0.25)).item() == 0
     assert coin.icdf(double(0.26)).item() == 1
@@ -137,7 +138,7 @@ def test_probabilities_are_checked():
 
 @pytest.mark.parametrize("rate", [1e-8, 1e-3, 0.5, 5.0, 40.0, 63.9, 64.1, 127.0, 1e3, 1e8])
 def test_count_entropies(rate):
-    poisson = d.NegativeBinomial(double(rate), double(math.inf)).entropy().item()
+    poisson = d.NegativeBinomialDistribution(double(rate), double(math.inf)).entropy().item()
     assert poisson == pytest.approx(
         float(stats.poisson(rate).entropy()) if rate < 2e3 else 0.5 * math.log(2 * math.pi * math.e * rate), rel=1e-7
     )
@@ -145,7 +146,7 @@ def test_count_entropies(rate):
         y = torch.arange(200_000 if rate > 100 else 20_000, dtype=torch.float64)  # 60 lengths of the longest tail
         if rate > 1e4:
             continue
-        ours = d.NegativeBinomial(double(rate), double(size))
+        ours = d.NegativeBinomialDistribution(double(rate), double(size))
         log_p = ours.log_prob(y)
         assert ours.entropy().item() == pytest.approx(-(log_p.exp() * log_p).sum().item(), rel=1e-6, abs=1e-9)
 
@@ -177,10 +178,10 @@ def test_vector_draws_have_the_stated_moments():
     cases = [
         d.MultivariateT(double([1.0, -2.0]), factor, double(8.0)),
         d.DirichletMultinomial(double([1.0, 2.0, 5.0]), double(9.0)),
-        d.VonMisesFisher(double([3.0, 1.0]), double(2.0)),
-        d.VonMisesFisher(double([3.0, 1.0, -2.0]), double(5.0)),
-        d.VonMisesFisher(double([0.0, 0.0, 0.0]), double(5.0)),
-        d.VonMisesFisher(double([0.0, 1.0]), double(1e6), known=True),
+        d.VonMisesFisherDistribution(double([3.0, 1.0]), double(2.0)),
+        d.VonMisesFisherDistribution(double([3.0, 1.0, -2.0]), double(5.0)),
+        d.VonMisesFisherDistribution(double([0.0, 0.0, 0.0]), double(5.0)),
+        d.VonMisesFisherDistribution(double([0.0, 1.0]), double(1e6), known=True),
     ]
     for case in cases:
         draws = case.sample((50_000,))
@@ -209,3 +210,15 @@ def test_both_ends_of_an_interval_are_those_of_each_alone(kind, levels):
     together = found.icdf(torch.tensor(levels, dtype=torch.float64)[:, None])
     alone = torch.stack([found.icdf(torch.tensor(level, dtype=torch.float64)) for level in levels])
     assert_close(together, alone, rtol=1e-12, atol=0.0)
+
+
+def test_sum_and_integral_meet(monkeypatch):
+    """Counts that are summed one by one agree with those that are integrated."""
+    lot = np.random.default_rng(0)
+    a, b, size = (torch.from_numpy(lot.uniform(low, high, 4)) for low, high in ((1, 900), (3, 60), (0.5, 20)))
+    distribution, y = d.BetaNegativeBinomial(a, b, size), torch.from_numpy(lot.integers(0, 600, 4).astype(float))
+    summed = distribution.cdf(y)
+    quantiles = distribution.icdf(torch.tensor([[0.05], [0.95]], dtype=torch.float64))
+    monkeypatch.setattr(negative_binomial, "_FEW", 0)
+    np.testing.assert_allclose(summed, distribution.cdf(y), rtol=1e-9)
+    np.testing.assert_array_equal(quantiles, distribution.icdf(torch.tensor([[0.05], [0.95]], dtype=torch.float64)))

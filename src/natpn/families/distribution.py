@@ -8,6 +8,8 @@ that count observations may be `inf`.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +18,6 @@ from numpy.typing import NDArray
 from scipy import special as sp
 from torch import Tensor
 
-from natpn.distributions.support import Support
 from natpn.special import narrow, widen
 
 Array = NDArray[np.float64]
@@ -24,17 +25,85 @@ Array = NDArray[np.float64]
 INFINITE = 1e100
 """Stands for infinitely many observations: 1/INFINITE is nothing in float64, and its square does not overflow."""
 
+TAIL = 36.0
+"""−log of the probability that is left out of an entropy."""
+
 _HEAD = 128  # counts summed one by one
 _PANELS = 8
 _NODES, _WEIGHTS = (torch.from_numpy(np.asarray(a)) for a in sp.roots_legendre(24))
 _ROWS = 2048  # rows whose tables are in memory at a time
 _LARGEST = 2.0**63  # quantiles beyond are given as inf
-TAIL = 36.0
-"""−log of the probability that is left out of an entropy."""
+
+
+class SupportError(ValueError):
+    """A value is outside the support of a target.
+
+    Attributes:
+        argument: The argument that holds the value.
+        expected: Which values are allowed, in words.
+        got: The value.
+        index: Its index in the argument.
+    """
+
+    def __init__(self, argument: str, expected: str, got: Any, index: tuple[int, ...]) -> None:
+        super().__init__(argument, expected, got, index)  # all of them, so that it can be pickled
+        self.argument, self.expected, self.got, self.index = argument, expected, got, index
+
+    def __str__(self) -> str:
+        return f"{self.argument}: expected {self.expected}, got {self.got} at index {self.index}"
+
+
+@dataclass(frozen=True)
+class Support:
+    """The values a target may take: the one place where they are checked and the error is worded.
+
+    Attributes:
+        expected: The values in words, for the error message.
+        holds: Maps float64 targets to a boolean per target.
+        event_shape: The shape of one target: () or (D,).
+        discrete: Whether the values lie apart, as counts and classes do: each has a probability, not a density.
+    """
+
+    expected: str
+    holds: Callable[[Tensor], Tensor]
+    event_shape: tuple[int, ...] = ()
+    discrete: bool = False
+
+    def check(self, y: Tensor, argument: str = "y") -> Tensor:
+        """Return y in float64, or raise a SupportError about the first value outside the support."""
+        y = self.check_shape(y, argument)
+        inside = self.holds(y)
+        if not bool(inside.all()):
+            where = tuple(int(i) for i in (~inside).nonzero()[0])
+            raise SupportError(argument, self.expected, y[where].tolist(), where)
+        return y
+
+    def check_shape(self, y: Tensor, argument: str) -> Tensor:
+        """Return y in float64, or raise a ValueError if one target does not have the event shape."""
+        y = torch.as_tensor(y)
+        if y.is_complex():
+            raise ValueError(f"{argument}: expected {self.expected}, got complex numbers")
+        size = len(self.event_shape)
+        if size and tuple(y.shape[-size:]) != self.event_shape:
+            raise ValueError(
+                f"{argument}: expected {self.expected} in the last dimension, of size {self.event_shape[0]}, "
+                f"got shape {tuple(y.shape)}"
+            )
+        return widen(y)
+
+
+REALS = Support("a finite number", torch.isfinite)
+POSITIVE = Support("a positive number", lambda y: (y > 0) & y.isfinite())
+COUNTS = Support("a count (0, 1, 2, …)", lambda y: (y >= 0) & y.isfinite() & (y == y.floor()), discrete=True)
 
 
 class Distribution(torch.distributions.Distribution, ABC):
     """A distribution of targets with `mean`, `variance`, `log_prob`, `sample` and `entropy`.
+
+    Args:
+        like: One of its parameters, of the batch shape.
+        target: What a target may be.
+        dtype: The precision of what it returns.
 
     Attributes:
         has_moments: Whether it has mean and variance for some parameters; if not, median and quantiles serve instead.
@@ -43,8 +112,9 @@ class Distribution(torch.distributions.Distribution, ABC):
     has_moments: ClassVar[bool] = True
     arg_constraints: dict[str, Any] = {}  # noqa: RUF012 (torch asks for it)
 
-    def __init__(self, batch_shape: torch.Size, target: Support, dtype: torch.dtype) -> None:
-        super().__init__(batch_shape, torch.Size(target.event_shape), validate_args=False)
+    def __init__(self, like: Tensor, target: Support, dtype: torch.dtype) -> None:
+        super().__init__(like.shape, torch.Size(target.event_shape), validate_args=False)
+        self.device = like.device
         self.target = target
         self.dtype = dtype
 
@@ -54,17 +124,17 @@ class Distribution(torch.distributions.Distribution, ABC):
     @property
     def mean(self) -> Tensor:
         """The mean, or the centre of symmetry where no mean exists, or inf."""
-        return narrow_keeping_infinity(self._mean(), self.dtype)
+        return self._answer(self._mean())
 
     @property
     def variance(self) -> Tensor:
         """The variance; inf where there is none."""
-        return narrow_keeping_infinity(self._variance(), self.dtype)
+        return self._answer(self._variance())
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log-probability or log-density of targets, whose shape broadcasts with the batch shape."""
         y = self.target.check(value, "value")
-        self._check_broadcast(y.shape[: y.dim() - len(self.event_shape)], "value")
+        self._check_broadcast(y.shape[: y.dim() - len(self.event_shape)])
         return narrow(self._log_prob(y), self.dtype)
 
     def sample(self, sample_shape: torch.Size | list[int] | tuple[int, ...] = ()) -> Tensor:
@@ -75,14 +145,18 @@ class Distribution(torch.distributions.Distribution, ABC):
 
     def entropy(self) -> Tensor:
         """Return the entropy in nats."""
-        return narrow_keeping_infinity(self._entropy(), self.dtype)
+        return self._answer(self._entropy())
 
-    def _check_broadcast(self, shape: torch.Size, argument: str) -> None:
+    def _answer(self, x: Tensor) -> Tensor:
+        """Round as `narrow` does, but leave an infinite mean, variance or quantile infinite: it is the answer."""
+        return x if x.dtype == self.dtype else torch.where(x.isinf(), x.to(self.dtype), narrow(x, self.dtype))
+
+    def _check_broadcast(self, shape: torch.Size) -> None:
         try:
             torch.broadcast_shapes(shape, self.batch_shape)
         except RuntimeError:
             raise ValueError(
-                f"{argument}: expected a shape that broadcasts with the batch shape {tuple(self.batch_shape)}, "
+                f"value: expected a shape that broadcasts with the batch shape {tuple(self.batch_shape)}, "
                 f"got {tuple(shape)}"
             ) from None
 
@@ -106,22 +180,17 @@ class ScalarDistribution(Distribution):
         y = self.target.check_shape(value, "value")
         if bool(y.isnan().any()):
             raise ValueError("value: expected numbers, got nan")
-        self._check_broadcast(y.shape, "value")
-        return self._tensor(np.clip(self._cdf(array(y)), 0.0, 1.0))
+        self._check_broadcast(y.shape)
+        return self._answer(torch.as_tensor(np.clip(self._cdf(array(y)), 0.0, 1.0), device=self.device))
 
     def icdf(self, value: Tensor) -> Tensor:
         """Return the smallest target whose cdf is at least `value`, a probability."""
         q = widen(torch.as_tensor(value))
         if not bool(((q >= 0) & (q <= 1)).all()):
             raise ValueError(f"value: expected probabilities from 0 to 1, got {q[~((q >= 0) & (q <= 1))][0].item()}")
-        self._check_broadcast(q.shape, "value")
-        return self._tensor(self._icdf(array(q)))
+        self._check_broadcast(q.shape)
+        return self._answer(torch.as_tensor(self._icdf(array(q)), device=self.device))
 
-    def _tensor(self, x: Array) -> Tensor:
-        return narrow_keeping_infinity(torch.as_tensor(x, device=self._device()), self.dtype)
-
-    @abstractmethod
-    def _device(self) -> torch.device: ...
     @abstractmethod
     def _cdf(self, y: Array) -> Array: ...
     @abstractmethod
@@ -192,16 +261,11 @@ class CountDistribution(ScalarDistribution):
         """Return the rows from start to stop of the flattened batch."""
 
 
+def broadcast(*parameters: Tensor) -> tuple[Tensor, ...]:
+    """Return parameters in their common shape."""
+    return tuple(torch.broadcast_tensors(*parameters))
+
+
 def array(x: Tensor) -> Array:
     """Return a tensor's values for scipy."""
     return np.asarray(x.detach().cpu().numpy(), dtype=np.float64)
-
-
-def narrow_keeping_infinity(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Like `narrow`, but an infinite mean, variance or quantile stays infinite: it is the answer."""
-    return x if x.dtype == dtype else torch.where(x.isinf(), x.to(dtype), narrow(x, dtype))
-
-
-def finite_count(n: Tensor) -> Tensor:
-    """Return a number of observations with `INFINITE` for inf."""
-    return n.clamp(max=INFINITE)
