@@ -21,12 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.tabular.base import Column, oddness_of
+from natpn.tabular.base import Column, oddness_of, standardised_flags
 from natpn.tabular.cells import Cells, Encoded, Floats, Places, to_levels
-from natpn.tabular.config import Fields
-from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import find_number, is_mark
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Fields, Written, find_number, is_mark
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
@@ -82,19 +79,15 @@ class CategoryColumn(Column):
         return Counter(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
 
     @classmethod
-    def of_summary(cls, name: str, summary: Counter[str | None]) -> Self:
-        """Return the column with the levels of one part."""
-        return cls._of_counts(name, summary)
-
-    @classmethod
     def combine(cls, summaries: list[Counter[str | None]]) -> list[Counter[str | None]]:
         """Return the sum of counts; of very many levels the rarest are forgotten, as if they were never seen."""
         total = _sum(summaries)
         return [total if len(total) <= MAX_COUNTED else Counter(dict(total.most_common(MAX_COUNTED // 2)))]
 
-    def widened(self, summaries: Sequence[Counter[str | None]], n_empty: int) -> Self:
+    @classmethod
+    def widened(cls, shown: Column, summaries: Sequence[Counter[str | None]], n_empty: int) -> Self:
         """Return the column with the levels of all rows."""
-        return self._of_counts(self.name, _sum([*summaries, Counter({None: n_empty} if n_empty else {})]))
+        return cls._of_counts(shown.name, _sum([*summaries, Counter({None: n_empty} if n_empty else {})]))
 
     @classmethod
     def _of_counts(cls, name: str, counts: Counter[str | None]) -> Self:
