@@ -7,9 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from natpn.tabular import KINDS, TableTransform
+from natpn.tabular import KINDS, TableTransform, read_table
 from natpn.tabular.column_kinds import column_type
-from natpn.tabular.input_tables import read_table
 from natpn.tabular.number import Standardiser
 from tabular.tables import frames, mixed
 

@@ -5,7 +5,7 @@ from natpn.tabular.category import CategoryColumn
 from natpn.tabular.cells import CellError, CellTypeError
 from natpn.tabular.column_kinds import KINDS, BooleanColumn, EmptyColumn
 from natpn.tabular.date import DateColumn
-from natpn.tabular.input_tables import ColumnsError
+from natpn.tabular.input_tables import ColumnsError, Table, read_table
 from natpn.tabular.number import NumberColumn
 from natpn.tabular.transform import TableParts, TableTransform
 
@@ -20,6 +20,8 @@ __all__ = [
     "DateColumn",
     "EmptyColumn",
     "NumberColumn",
+    "Table",
     "TableParts",
     "TableTransform",
+    "read_table",
 ]

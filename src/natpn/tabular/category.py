@@ -76,7 +76,8 @@ class CategoryColumn(Column):
     def summarise(cls, name: str, cells: Cells) -> Counter[str | None]:
         """Return how often there is each level."""
         texts, codes = to_levels(cells, name)
-        return Counter(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
+        counts = zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)
+        return Counter({text: count for text, count in counts if count})
 
     @classmethod
     def combine(cls, summaries: list[Counter[str | None]]) -> list[Counter[str | None]]:

@@ -145,6 +145,15 @@ class TableTransform:
         self.set_columns([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
         return self
 
+    def surprise_unseen(self, X: Any, seen: Any) -> Encoded:
+        """Return the surprise that rows of the training table would have if only some others had been in training.
+
+        Args:
+            X: The rows.
+            seen: Those that were seen. If both are taken from one `Table.keep`, nothing is read twice.
+        """
+        return TableTransform().fit(seen).as_rare_as(self).transform(X)[:, -1]
+
     def set_columns(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
         """Take columns that were learned before."""
         self.columns = columns
@@ -193,12 +202,12 @@ class TableTransform:
         order = self.match_columns(table.names, table.shape[1])
         result = np.zeros((table.shape[0], self.n_outputs), np.float32)
         first, *others = self._blocks
-        plain = isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb" and not self._n_zeros
-        if plain and isinstance(first, NumberBlock) and not others:
-            surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
+        numbers, flags = result[:, : self.n_numbers], result[:, self.n_numbers : -1]
+        surprise: Floats | None
+        if table.matrix is not None and isinstance(first, NumberBlock) and not others and not self._n_zeros:
+            surprise = first.encode(table.matrix, numbers, flags)
         else:
-            n = self.n_numbers
-            surprise = encode_in_turn(self._blocks, table.columns(order), result[:, :n], result[:, n:-1])
+            surprise = encode_in_turn(self._blocks, table.columns(order), numbers, flags)
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
         if beyond is not None:
             surprise = beyond if surprise is None else surprise + beyond
