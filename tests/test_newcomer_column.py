@@ -18,8 +18,7 @@ from natpn.export import export_onnx
 from natpn.serve import create_app
 from natpn.tabular import KINDS, Column, TableTransform
 from natpn.tabular.cells import map_distinct
-from natpn.tabular.texts import is_mark, shown
-from natpn.tabular.written import PLAIN
+from natpn.tabular.texts import PLAIN, is_mark, shown
 from serve.serving import client_of
 
 CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 import scipy.sparse
 
-from natpn.tabular import ColumnsError, TableTransform
-from natpn.tabular.input_tables import read_table
+from natpn.tabular import ColumnsError, TableTransform, read_table
+from tabular.tables import frames, mixed
 
 FRAME = pd.DataFrame({"age": [1.0, 2.0, 4.0], "city": ["a", "b", "a"], "income": [3.0, 1.0, 2.0]})
 FITTED = TableTransform().fit(FRAME)
@@ -146,3 +146,31 @@ def test_the_error_is_a_value_that_others_can_word():
     with pytest.raises(ColumnsError) as caught:
         FITTED.match_columns(None, 2)
     assert (caught.value.n_columns, caught.value.absent, caught.value.extra) == (2, [], [])
+
+
+@pytest.mark.parametrize("kind", frames(mixed()))
+def test_a_table_is_read_once_and_its_rows_are_taken(kind):
+    X = frames(mixed())[kind]
+    rows, others = np.arange(0, 60, 3), np.arange(20, 60)
+    again = pd.DataFrame(mixed())
+    expected = TableTransform().fit(X)
+    table = read_table(X).keep()
+    assert read_table(table) is table
+    found = TableTransform().fit(table)
+    assert found.to_config() == expected.to_config()
+    np.testing.assert_array_equal(found.transform(table), expected.transform(X))
+    assert table.take(rows).shape == (20, 7)
+    np.testing.assert_array_equal(found.transform(table.take(rows)), expected.transform(X)[rows])
+    assert found.most_unusual(table.take(rows)) == [expected.most_unusual(X)[row] for row in rows]
+    if kind == "pandas":
+        seen = TableTransform().fit(again.iloc[rows])
+        assert TableTransform().fit(table.take(rows)).to_config() == seen.to_config()
+        wanted = seen.as_rare_as(expected).transform(again.iloc[others])[:, -1]
+        np.testing.assert_array_equal(found.surprise_unseen(table.take(others), table.take(rows)), wanted)
+
+
+def test_rows_of_an_array_of_numbers_are_taken():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    table, fitted = read_table(X), TableTransform().fit(X[:30])
+    np.testing.assert_array_equal(fitted.transform(table.take(np.arange(30, 50))), fitted.transform(X[30:]))
+    assert table.take(np.arange(5)).matrix.shape == (5, 3)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natpn.tabular.column_kinds import kind_of_texts
-from natpn.tabular.texts import number_of_text, separator_advice, unit_of_texts
-from natpn.tabular.written import UNITS, Written, split_unit
+from natpn.tabular.texts import UNITS, Written, number_of_text, separator_advice, split_unit, unit_of_texts
 
 FORMS = ["{unit}{number}", "{unit} {number}", "{number}{unit}", "{number}\u00a0{unit}", " {number} {unit} "]
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natpn.tabular.column_kinds import kind_of_texts
-from natpn.tabular.texts import date_of_text, number_of_text
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written, date_of_text, number_of_text
 
 GERMAN = Written(",", ".", "day-first", ("-999", "?"), "cp1252")
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from natpn.choices import listed
-from natpn.tabular.input_tables import read_table
-from natpn.tabular.texts import MOSTLY, is_mark, number_of_text, shown
-from natpn.tabular.written import ORDERS, PLAIN, Written, split_unit
+from natpn.tabular import read_table
+from natpn.tabular.texts import MOSTLY, ORDERS, PLAIN, Written, is_mark, number_of_text, shown, split_unit
 
 FEW_ROWS = 20  # below which nothing is said of ids and targets
 GIVEN_AWAY = 0.99

@@ -23,8 +23,16 @@ from natpn.cli.formats import Source
 from natpn.cli.printing import Problem
 from natpn.tabular import Column
 from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
-from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, number_of_text, separator_advice, unit_of_texts
-from natpn.tabular.written import Written, split_unit
+from natpn.tabular.texts import (
+    MOSTLY,
+    PLACEHOLDER,
+    Written,
+    is_mark,
+    number_of_text,
+    separator_advice,
+    split_unit,
+    unit_of_texts,
+)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from natpn.choices import did_you_mean, listed
 from natpn.cli.formats import ROWS, Source, column_names
 from natpn.cli.printing import Problem, note
 from natpn.tabular.cells import text_of
-from natpn.tabular.written import Written
+from natpn.tabular.texts import Written
 
 Row = tuple[int, list[str | None]]  # its number in the sheet, and its cells
 

@@ -22,7 +22,7 @@ from natpn.cli.streams import check_data
 from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
 from natpn.tabular import TableTransform
 from natpn.tabular.column_kinds import OTHER
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
 

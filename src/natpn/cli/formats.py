@@ -19,7 +19,7 @@ from typing import IO, Any, ClassVar
 from natpn.choices import did_you_mean, listed
 from natpn.cli.printing import Problem, note, on_terminal
 from natpn.cli.streams import Stream
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written
 
 ROWS = 4096  # in a batch
 BLOCK = 1 << 23  # bytes of CSV that are parsed at once: the longest line

@@ -19,7 +19,7 @@ from natpn.cli.formats import Source
 from natpn.cli.printing import Problem, of_system
 from natpn.cli.streams import as_input
 from natpn.tabular import CellError, ColumnsError
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written
 
 
 @dataclass(frozen=True)

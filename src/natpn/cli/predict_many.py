@@ -31,8 +31,7 @@ from natpn.cli.model_files import SavedModel, located, match_features, prepare_b
 from natpn.cli.output_files import PREDICTIONS, TableWriter, open_output, read_mark
 from natpn.cli.printing import Problem, of_system, on_terminal, say
 from natpn.cli.reading import Reading, written_as
-from natpn.tabular.texts import find_number
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written, find_number
 
 if TYPE_CHECKING:  # it imports pyarrow, which help does not need
     from natpn.data import Files

@@ -13,7 +13,7 @@ from natpn.cli.excel import open_excel
 from natpn.cli.formats import Source, open_csv, open_parquet
 from natpn.cli.printing import Problem, note
 from natpn.cli.streams import GZIP, ZIP, Stream, in_utf8, open_content
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written
 
 _PARQUET = b"PAR1"
 _OTHERS = {b"\x28\xb5\x2f\xfd": "Zstandard", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7-Zip"}

@@ -17,8 +17,7 @@ from natpn.cli.printing import Problem, note
 from natpn.tabular import BooleanColumn, NumberColumn
 from natpn.tabular.cells import is_missing, text_of
 from natpn.tabular.column_kinds import OTHER, kind_of_texts
-from natpn.tabular.texts import TRUTHS, is_mark, unit_of_texts
-from natpn.tabular.written import Written
+from natpn.tabular.texts import TRUTHS, Written, is_mark, unit_of_texts
 
 FEW = 20
 _MISSING, _UNKNOWN = -1, -2  # instead of the place of a label

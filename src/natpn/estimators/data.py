@@ -177,6 +177,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(
                 f"Found input variables with inconsistent numbers of samples: {[n_rows(X), len(y)]} in X and y"
             )
+        X = self.inputs_.read(X)
         index, weight, rows = self._arrange(X, y, sample_weight)
         X, y = take(X, index), y[index]
         self.held_out_, self.folds_ = np.zeros(0, np.intp), []
@@ -228,7 +229,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             rows = self.inputs_.fit(take(X, split.train)).transform(X)
         for i in range(len(self.folds_)):
             held_out, seen = split.train[split.folds == i], split.train[split.folds != i]
-            rows[held_out] = self.inputs_.transform_unseen(take(X, held_out), take(X, seen))
+            self.inputs_.forget(rows, X, held_out, seen)
         return rows
 
     def _read_inputs(self, X: Any, y: Any) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from natpn.model import ArrayInputs, Inputs, TableInputs
 from natpn.tabular import Column, TableTransform
-from natpn.tabular.moments import STANDARDISED_LIMIT as LIMIT
+from natpn.tabular.number import STANDARDISED_LIMIT as LIMIT
 from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
 
 _FAR = 1e6  # ranges: squares stay within float32

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from natpn.tabular import CellError, Column, TableTransform
+from natpn.tabular import CellError, Column, Table, TableTransform, read_table
 
 Indices = NDArray[np.intp]
 
@@ -39,6 +39,10 @@ class Inputs(ABC):
         """The shape of what an encoder reads of one transformed input."""
         return (self.shape[0] - 1,) if self.has_surprise else self.shape
 
+    def read(self, X: Any) -> Any:
+        """Return training inputs in the form from which they are fitted, transformed and taken without reading again."""
+        return X
+
     @abstractmethod
     def fit(self, X: Any) -> Self:
         """Learn from training inputs; their order does not matter."""
@@ -47,9 +51,8 @@ class Inputs(ABC):
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return inputs as the network sees them, one row each."""
 
-    def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
-        """Return training inputs as they would look if only `seen` had been in training."""
-        return self.transform(X)
+    def forget(self, rows: NDArray[np.float32], X: Any, held_out: Indices, seen: Indices) -> None:
+        """Let some transformed rows of X look as if only others had been in training; by default nothing changes."""
 
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the feature with the most unusual value; None if features have no names."""
@@ -98,6 +101,10 @@ class TableInputs(Inputs):
     def __init__(self, table: TableTransform | None = None) -> None:
         self.table = TableTransform() if table is None else table
 
+    def read(self, X: Any) -> Table:
+        """Read all cells."""
+        return read_table(X).keep()
+
     def fit(self, X: Any) -> Self:
         """Learn the columns."""
         self.table = TableTransform().fit(X)
@@ -107,11 +114,9 @@ class TableInputs(Inputs):
         """Return numbers, indicators and the surprise."""
         return self.table.transform(X)
 
-    def transform_unseen(self, X: Any, seen: Any) -> NDArray[np.float32]:
-        """Return the same columns, with the surprise that rows would have if only `seen` had been in training."""
-        rows = self.transform(X)
-        rows[:, -1] = TableTransform().fit(seen).as_rare_as(self.table).transform(X)[:, -1]
-        return rows
+    def forget(self, rows: NDArray[np.float32], X: Any, held_out: Indices, seen: Indices) -> None:
+        """Set the surprise."""
+        rows[held_out, -1] = self.table.surprise_unseen(take(X, held_out), take(X, seen))
 
     @property
     def columns(self) -> list[Column]:
@@ -222,6 +227,8 @@ def take(X: Any, rows: slice | Indices) -> Any:
     """Return some rows of a table or an array."""
     if type(X) is np.ndarray:
         return X[rows]
+    if isinstance(X, Table):
+        return X.take(rows)
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame[rows].to_native() if isinstance(rows, slice) else frame[rows.tolist()].to_native()

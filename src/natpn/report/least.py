@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from natpn.model.inputs import take
 from natpn.report import story
 from natpn.report.facts import Facts
-from natpn.tabular.input_tables import read_table
+from natpn.tabular import read_table
 
 _ROWS = 10
 _STANDS_OUT = 2.0  # standard deviations

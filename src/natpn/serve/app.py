@@ -21,8 +21,7 @@ from natpn.serve.gate import GONE, PAGE, Gate, as_json
 from natpn.serve.predictor import Predictor
 from natpn.serve.prometheus import CONTENT_TYPE, Metrics
 from natpn.serve.request_rows import ArrayReader, Row, TableReader
-from natpn.tabular.texts import brief
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written, brief
 
 MAX_BODY = 16 * 2**20
 MAX_ROWS = 100_000

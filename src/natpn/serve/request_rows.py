@@ -14,8 +14,7 @@ import orjson
 
 from natpn.serve.errors import RequestError, listed, near
 from natpn.tabular import Column
-from natpn.tabular.texts import brief
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written, brief
 
 Row = list[Any]
 Check = Callable[[Any], Any]

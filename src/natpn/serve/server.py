@@ -14,7 +14,7 @@ import uvicorn
 from natpn.estimators.loading import load_with_table
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
 from natpn.serve.connections import Connection
-from natpn.tabular.written import Written
+from natpn.tabular.texts import Written
 
 _SHUTDOWN_SECONDS = 60
 _CONNECTIONS = 2_000

@@ -1,6 +1,6 @@
 """What every kind of column states about itself: its values and texts, how it is fitted, encoded, described and saved.
 
-Whatever depends on the kind of a column is stated in the file of that kind. The server, the report, the export and the
+Whatever depends on the kind of a column is stated in the class of that kind. The server, the report, the export and the
 command line ask for it by the names here and know no kinds.
 
 An event that training never had in N rows, such as a first missing value or a new value in a column that was constant,
@@ -10,16 +10,50 @@ gets the probability 1 / (N + 2) of the rule of succession. Its logarithm is the
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, fields, replace
-from math import log
-from typing import Any, ClassVar, Protocol, Self
+from math import inf, log
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
 from natpn.tabular.cells import Cells, Encoded, Floats, Mask
-from natpn.tabular.config import Fields
-from natpn.tabular.moments import Arithmetic, standardised_flags
-from natpn.tabular.texts import brief, shown
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Fields, Written, brief, shown
+
+
+class Moments(NamedTuple):
+    """Where numbers lie and how far they spread: mean and standard deviation of x · 2^−exponent; 0 if constant."""
+
+    exponent: int
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a column encodes one float64 x, NaN where missing, in operations that any graph of tensors has.
+
+    Attributes:
+        numbers: The moments by which x is standardised to each number, which is 0 where x is missing.
+        flags: The values of each flag: where x is missing, where x = 1, and otherwise.
+        constant: A present x is an event that training never had if |x − constant| > tolerance; an x that is missing is
+            one if training had no missing value.
+        tolerance: Infinite if no present value is such an event, negative if every one is.
+    """
+
+    numbers: tuple[Moments, ...] = ()
+    flags: tuple[tuple[float, float, float], ...] = ()
+    constant: float = 0.0
+    tolerance: float = inf
+
+
+def standardised_flags(share: float) -> tuple[float, float]:
+    """Return what 0 and 1 become in a 0/1 column that was 1 in this share of the training rows."""
+    deviation = float(np.sqrt(share * (1 - share)))
+    return -share / deviation, (1 - share) / deviation
+
+
+def oddness_of(log_share: Floats | float) -> Floats:
+    """Return √(−2 · log-probability): how many deviations from its mean a Gaussian's density has fallen as far."""
+    return np.asarray(np.sqrt(-2 * np.minimum(log_share, 0.0)))
 
 
 class ColumnBlock(Protocol):
@@ -71,6 +105,9 @@ class Column(ABC):
     numeric: ClassVar[bool] = False  # whether its values are floats
     keeps_texts: ClassVar[bool] = False  # whether it takes the texts of a file as they are
 
+    # Its values, and the texts of them. In a file, `written` says how it writes values, and `unit` is the sign that
+    # numbers may have beside them.
+
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
         """Say whether objects of all these types, of which there is at least one, are values of such a column."""
@@ -78,23 +115,13 @@ class Column(ABC):
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are no values of such a column; by default all, so that texts never make one.
-
-        Args:
-            texts: The distinct texts of a column, without those that stand for missing values everywhere.
-            written: How the file that they are from writes values.
-            unit: The sign that numbers may have beside them.
-        """
+        """Return which distinct texts, none of them a mark, are no values; by default all, so texts never make one."""
         return texts
 
     @classmethod
     @abstractmethod
     def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> Any:
-        """Return the value that a text stands for in any such column, None if it stands for a missing one.
-
-        Raises:
-            ValueError: If it stands for no value; the message says so.
-        """
+        """Return the value of a text in any such column, None if it is missing, or raise a ValueError that says why."""
 
     @classmethod
     def why_unlike(cls, text: str, written: Written = PLAIN, unit: str = "") -> str:
@@ -105,12 +132,21 @@ class Column(ABC):
             return str(error)
         return f"{shown(text)} is not like the others"
 
+    def read_text(self, text: str, written: Written = PLAIN) -> Any:
+        """Return the value of a text in this column, None if it is missing, or raise a ValueError that says why."""
+        return self.parse(text, written, written.units.get(self.name, ""))
+
+    def read_json(self, value: Any) -> Any:
+        """Return a value of JSON, neither a text nor null, as the column takes it; by default it takes none.
+
+        Raises:
+            ValueError: If it takes no such value; with what was expected, what came, and the cure.
+        """
+        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so, or null if it is not known.")
+
     @classmethod
     def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
-        """Return the type of Arrow for values that `parse` returned: a function of pyarrow and its arguments.
-
-        By default they are texts.
-        """
+        """Return Arrow's type for what `parse` returned: a function of pyarrow and its arguments; by default texts."""
         return ("string",)
 
     @property
@@ -118,12 +154,13 @@ class Column(ABC):
         """The type of Arrow for the values of this column, even if all are missing."""
         return self.arrow_of(())
 
+    # How it is learned. Of a table that is read in parts, a sample of the rows shows the column, and summaries of all
+    # parts widen it.
+
     @classmethod
     @abstractmethod
     def fit(cls, name: str, cells: Cells) -> "Column":
         """Learn the column from its training values."""
-
-    # Tables that are read in parts: a sample of the rows shows the column, and summaries of all parts widen it.
 
     @classmethod
     def summarise(cls, name: str, cells: Cells) -> Any:
@@ -131,26 +168,29 @@ class Column(ABC):
         return cls.fit(name, cells)
 
     @classmethod
-    def of_summary(cls, name: str, summary: Any) -> "Column":
-        """Return the column that one part shows, if no row of the sample has a value; by default the summary is it."""
-        found: Column = summary
-        return found
-
-    @classmethod
     def combine(cls, summaries: list[Any]) -> list[Any]:
         """Return summaries that say the same together; by default they stay apart."""
         return summaries
 
-    def widened(self, summaries: Sequence[Any], n_empty: int) -> Self:
-        """Return this column, which a sample showed, with what all rows show; by default only their number.
+    @classmethod
+    def widened(cls, shown: "Column", summaries: Sequence[Any], n_empty: int) -> Self:
+        """Return the column of all rows; by default it is that of a part, but for the number of rows.
 
         Args:
-            summaries: Of the parts that have values.
+            shown: What a sample shows; a column of another kind if it has no values.
+            summaries: Those of the parts that have values.
             n_empty: How many rows the other parts have.
         """
         rows = sum(part.n_rows for part in summaries) + n_empty
         missing = sum(part.n_rows * part.missing for part in summaries) + n_empty
-        return replace(self, n_rows=rows, missing=missing / rows)
+        one: Self = shown if isinstance(shown, cls) else summaries[0]
+        return replace(one, n_rows=rows, missing=missing / rows)
+
+    def as_rare_as(self, other: "Column") -> Self:
+        """Return this column, with events that it never had as rare as in another column of that name."""
+        return replace(self, n_rows=other.n_rows)
+
+    # How it is encoded.
 
     @property
     def n_numbers(self) -> int:
@@ -175,25 +215,25 @@ class Column(ABC):
     def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
 
-    def read_text(self, text: str, written: Written = PLAIN) -> Any:
-        """Return the value that a text stands for in this column, None if it stands for a missing one.
+    @abstractmethod
+    def oddness(self, cells: Cells) -> Floats:
+        """Return how unusual each value is, in standard deviations.
 
-        Args:
-            text: The text.
-            written: How the file that it is from writes values.
-
-        Raises:
-            ValueError: If it stands for no value here; the message says so.
+        For values that have a probability p instead, this is √(2 log(p_max / p)), where p_max is the probability of the
+        most frequent value: that many deviations from its mean, a Gaussian's density has fallen by the same factor.
         """
-        return self.parse(text, written, written.units.get(self.name, ""))
 
-    def read_json(self, value: Any) -> Any:
-        """Return a value of JSON, neither a text nor null, as the column takes it; by default it takes none.
+    @property
+    def bounds(self) -> dict[int, tuple[float, float]]:
+        """The training range of each encoded number, by its place, that is strange outside of that range."""
+        return {}
 
-        Raises:
-            ValueError: If it takes no such value; with what was expected, what came, and the cure.
-        """
-        raise ValueError(f"expected {self.expected}, got {brief(value)}. Write it so, or null if it is not known.")
+    @property
+    def arithmetic(self) -> Arithmetic | None:
+        """How it encodes a number; None if its values are no numbers, so that no graph of tensors can read them."""
+        return None
+
+    # What is said about it.
 
     @property
     @abstractmethod
@@ -211,45 +251,18 @@ class Column(ABC):
         """An ordinary value of this column, as JSON writes it; None if there is none."""
         return None
 
-    @abstractmethod
-    def oddness(self, cells: Cells) -> Floats:
-        """Return how unusual each value is, in standard deviations.
-
-        For values that have a probability p instead, this is √(2 log(p_max / p)), where p_max is the probability of the
-        most frequent value: that many deviations from its mean, a Gaussian's density has fallen by the same factor.
-        """
-
     @property
     @abstractmethod
     def facts(self) -> str:
         """What it holds, in a few words for people."""
 
     def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
-        """Say what training had, in a few words for people; by default `facts`.
-
-        Args:
-            value: Writes a value as the rest of the page does.
-            share: Likewise a share.
-        """
+        """Say what training had, with functions that write a value and a share as the page does; by default `facts`."""
         return self.facts
 
     def all_differ(self, cells: Cells) -> bool:
-        """Say whether nearly every row has a value of its own, and such values may be names of rows.
-
-        Args:
-            cells: The training values.
-        """
+        """Say whether nearly every training row has a value of its own, and such values may be names of rows."""
         return False
-
-    @property
-    def bounds(self) -> dict[int, tuple[float, float]]:
-        """The training range of each encoded number, by its place, that is strange outside of that range."""
-        return {}
-
-    @property
-    def arithmetic(self) -> Arithmetic | None:
-        """How it encodes a number; None if its values are no numbers, so that no graph of tensors can read them."""
-        return None
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -261,34 +274,26 @@ class Column(ABC):
         """The summary for clients of a server: each value in it is written as a client has to send it."""
         return self.summary
 
+    # How it is saved.
+
     def to_config(self) -> dict[str, Any]:
         """Return everything the column has learned, as JSON can hold it."""
         return {"kind": self.kind, **asdict(self)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the column that `to_config` described.
-
-        Raises:
-            ValueError: If the description is not one of such a column.
-        """
-        name = config.get("name")
-        read = Fields(config, f"Column {name!r} of the configuration", ["kind", *(f.name for f in fields(cls))])
-        common: dict[str, Any] = {
-            "name": read.text("name"),
-            "n_rows": read.whole("n_rows", 1),
-            "missing": read.number("missing", 0, 1),
-        }
-        return cls(**common, **cls._read(read))
+        """Return the column that `to_config` described, or raise a ValueError."""
+        where = f"Column {config.get('name')!r} of the configuration"
+        read = Fields(config, where, ["kind", *(f.name for f in fields(cls))])
+        common = (read.text("name"), read.whole("n_rows", 1), read.number("missing", 0, 1))
+        return cls(*common, **cls._read(read))
 
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
         """Return the checked fields that this kind has beside those of `Column`."""
         return {}
 
-    def as_rare_as(self, other: "Column") -> Self:
-        """Return this column, with events that it never had as rare as in another column of that name."""
-        return replace(self, n_rows=other.n_rows)
+    # What most kinds need: events that training never had, and the 0/1 column of missing values.
 
     @property
     def log_never(self) -> float:
@@ -327,8 +332,3 @@ class Column(ABC):
         if changed is not None:
             score[changed] = oddness_of(self.log_never)
         return score
-
-
-def oddness_of(log_share: Floats | float) -> Floats:
-    """Return √(−2 · log-probability): how many deviations from its mean a Gaussian's density has fallen as far."""
-    return np.asarray(np.sqrt(-2 * np.minimum(log_share, 0.0)))

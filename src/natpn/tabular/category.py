@@ -21,12 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.tabular.base import Column, oddness_of
+from natpn.tabular.base import Column, oddness_of, standardised_flags
 from natpn.tabular.cells import Cells, Encoded, Floats, Places, to_levels
-from natpn.tabular.config import Fields
-from natpn.tabular.moments import standardised_flags
-from natpn.tabular.texts import find_number, is_mark
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Fields, Written, find_number, is_mark
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
@@ -79,12 +76,8 @@ class CategoryColumn(Column):
     def summarise(cls, name: str, cells: Cells) -> Counter[str | None]:
         """Return how often there is each level."""
         texts, codes = to_levels(cells, name)
-        return Counter(dict(zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)))
-
-    @classmethod
-    def of_summary(cls, name: str, summary: Counter[str | None]) -> Self:
-        """Return the column with the levels of one part."""
-        return cls._of_counts(name, summary)
+        counts = zip(texts, np.bincount(codes, minlength=len(texts)).tolist(), strict=True)
+        return Counter({text: count for text, count in counts if count})
 
     @classmethod
     def combine(cls, summaries: list[Counter[str | None]]) -> list[Counter[str | None]]:
@@ -92,9 +85,10 @@ class CategoryColumn(Column):
         total = _sum(summaries)
         return [total if len(total) <= MAX_COUNTED else Counter(dict(total.most_common(MAX_COUNTED // 2)))]
 
-    def widened(self, summaries: Sequence[Counter[str | None]], n_empty: int) -> Self:
+    @classmethod
+    def widened(cls, shown: Column, summaries: Sequence[Counter[str | None]], n_empty: int) -> Self:
         """Return the column with the levels of all rows."""
-        return self._of_counts(self.name, _sum([*summaries, Counter({None: n_empty} if n_empty else {})]))
+        return cls._of_counts(shown.name, _sum([*summaries, Counter({None: n_empty} if n_empty else {})]))
 
     @classmethod
     def _of_counts(cls, name: str, counts: Counter[str | None]) -> Self:

@@ -63,19 +63,21 @@ class CellTypeError(CellError, TypeError):
     """A cell holds a value that no cell can hold, such as a list or a dict."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cells:
-    """The values of one column.
-
-    Attributes:
-        form: "number", "boolean", "date", "categories" or "objects".
-        values: The values, as described for each form in this module.
-        zone: The time zone of dates, None if they have none.
-    """
+    """The values of one column, in one of the forms that this module describes."""
 
     form: Literal["number", "boolean", "date", "categories", "objects"]
     values: NDArray[Any] | list[Any]
-    zone: str | None = None
+    zone: str | None = None  # of dates
+    levels: tuple[list[str | None], Places] | None = None  # what `to_levels` found before
+
+    def take(self, rows: Places) -> "Cells":
+        """Return some rows; their levels are known if they were before, with some that none of them has."""
+        listed = isinstance(self.values, list)
+        values = [self.values[row] for row in rows.tolist()] if listed else np.asarray(self.values)[rows]
+        levels = None if self.levels is None else (self.levels[0], self.levels[1][rows])
+        return Cells(self.form, values, self.zone, levels)
 
     def is_empty(self) -> bool:
         """Say whether all values are missing."""
@@ -112,11 +114,7 @@ def known_types(values: list[Any]) -> set[type]:
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value by which categories are compared.
-
-    Raises:
-        TypeError: If the value is a container, complex, or has no text of its own.
-    """
+    """Return the text by which categories are compared; a TypeError for a container, or a value without a text."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, BOOLEAN_TYPES):
@@ -134,20 +132,15 @@ def text_of(value: Any) -> str:
     own: Any = type(value)
     plain = own.__str__ is object.__str__ and own.__repr__ is object.__repr__
     if isinstance(value, Number) or hasattr(value, "__len__") or hasattr(value, "__iter__") or plain:
-        raise TypeError(_not_a_cell(value))
+        raise TypeError(_NO_CELL.format(type(value).__name__))
     return str(value)
 
 
-def _not_a_cell(value: Any) -> str:
-    return f"argument must be a string or a number, not {type(value).__name__!r}"
+_NO_CELL = "argument must be a string or a number, not {!r}"
 
 
 def distinct(values: list[Any], name: str) -> tuple[list[Any], Places]:
-    """Return the distinct values in the order they came, and the place of each row's value among them.
-
-    Raises:
-        CellTypeError: If a value cannot be compared, such as a dict or a list.
-    """
+    """Return the distinct values in the order they came, and the place of each row's value among them."""
     keys = values
     types = set(map(type, values))
     if not types.isdisjoint(BOOLEAN_TYPES) and not all(issubclass(t, (*BOOLEAN_TYPES, str, type(None))) for t in types):
@@ -155,8 +148,9 @@ def distinct(values: list[Any], name: str) -> tuple[list[Any], Places]:
     try:
         uniques = list(dict.fromkeys(keys))
     except TypeError:
-        row, value = next((i, v) for i, v in enumerate(values) if not _is_hashable(v))
-        raise CellTypeError(name, row, f"{_not_a_cell(value)}. Turn it into columns of its own first.") from None
+        row = next(row for row, value in enumerate(values) if not _is_hashable(value))
+        fact = _NO_CELL.format(type(values[row]).__name__)
+        raise CellTypeError(name, row, f"{fact}. Turn it into columns of its own first.") from None
     index = dict(zip(uniques, range(len(uniques)), strict=True))
     codes = np.fromiter(map(index.__getitem__, keys), np.intp, len(keys))
     return (uniques if keys is values else [v for _, v in uniques]), codes
@@ -173,8 +167,7 @@ def _is_hashable(value: Any) -> bool:
 def map_distinct(values: list[Any], name: str, function: Callable[[Any], T | None]) -> tuple[list[T | None], Places]:
     """Apply a function to each distinct value, None for missing ones, and return the results and each row's place.
 
-    Raises:
-        CellError: If the function raised a ValueError, with the first such row; a CellTypeError for a TypeError.
+    Where it raises a ValueError or a TypeError, a CellError or a CellTypeError names the first such row.
     """
     uniques, codes = distinct(values, name)
     results: list[T | None] = []
@@ -195,26 +188,26 @@ def map_to_floats(values: list[Any], name: str, function: Callable[[Any], float 
 
 
 def to_levels(cells: Cells, name: str) -> tuple[list[str | None], Places]:
-    """Return the distinct texts of a column, None for missing, and each row's place among them.
+    """Return the distinct texts of a column, None for missing, and each row's place among them."""
+    if cells.levels is None:
+        cells.levels = _find_levels(cells, name)
+    return cells.levels
 
-    Raises:
-        TypeError: If a value has no text, such as a dict or a list.
-    """
+
+def _find_levels(cells: Cells, name: str) -> tuple[list[str | None], Places]:
     if cells.form == "number":
         uniques, codes = np.unique(np.asarray(cells.values), return_inverse=True)
         return _merge([None if is_missing(v) else text_of(v) for v in uniques], codes)
+    if cells.form == "boolean":
+        return ["False", "True", None], np.nan_to_num(np.asarray(cells.values, np.float64), nan=2).astype(np.intp)
+    values = cells.to_list()
     if cells.form == "date":
         seconds = np.asarray(cells.values, np.float64)
         micro = np.round(np.nan_to_num(seconds) * 1e6).astype(np.int64).astype("M8[us]")
         micro[np.isnan(seconds)] = np.datetime64("NaT")
         values = micro.tolist()
-    elif cells.form == "boolean":
-        table = {0.0: "False", 1.0: "True"}
-        values = [table.get(v) for v in cells.to_list()]
-    else:
-        values = cells.to_list()
-        if set(map(type, values)) <= {str, type(None)}:
-            return distinct(values, name)
+    elif set(map(type, values)) <= {str, type(None)}:
+        return distinct(values, name)
     return _merge(*map_distinct(values, name, text_of))
 
 
@@ -225,11 +218,7 @@ def _merge(texts: list[str | None], codes: Places) -> tuple[list[str | None], Pl
 
 
 def to_numbers(cells: Cells, name: str) -> Floats:
-    """Return float64 numbers, which may be infinite, with NaN where a value is missing.
-
-    Raises:
-        ValueError: If a value is not a number.
-    """
+    """Return float64 numbers, which may be infinite, with NaN where a value is missing."""
     if cells.form == "date" and not cells.is_empty():
         raise ValueError(
             f"Column {name!r} has dates, but it had numbers in training. Convert it to the same numbers, or fit again."
@@ -273,11 +262,7 @@ def unlike_training(fact: str, had: str, cure: str) -> str:
 
 
 def check_finite(matrix: Floats, names: list[str], first_row: int = 0) -> None:
-    """Raise if a number is infinite; NaN is allowed.
-
-    Raises:
-        CellError: About the first one.
-    """
+    """Raise a CellError about the first infinite number; NaN is allowed."""
     infinite = np.isinf(matrix)
     if infinite.any():
         row, column = np.argwhere(infinite)[0]

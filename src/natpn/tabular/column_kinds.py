@@ -1,4 +1,4 @@
-"""The kinds of columns, and which of them values and texts call for: the first in `KINDS` whose own they are.
+"""The kinds of columns, two small ones here, and which one values and texts call for: the first whose own they are.
 
 What no kind takes for its own are categories, and where no value is known the column is empty.
 
@@ -11,18 +11,230 @@ warning if there are more of them than a column of categories keeps.
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from natpn.tabular.base import Column
-from natpn.tabular.boolean import BooleanColumn
+import numpy as np
+
+from natpn.tabular.base import Arithmetic, Column, oddness_of, standardised_flags
 from natpn.tabular.category import MAX_LEVELS, CategoryColumn
-from natpn.tabular.cells import CellError, Cells, is_missing, known_types
+from natpn.tabular.cells import (
+    BOOLEAN_TYPES,
+    CellError,
+    Cells,
+    Encoded,
+    Floats,
+    Mask,
+    is_missing,
+    known_types,
+    map_to_floats,
+    text_of,
+    to_levels,
+    unlike_training,
+)
 from natpn.tabular.date import DateColumn
-from natpn.tabular.empty import EmptyColumn
 from natpn.tabular.number import NumberColumn
-from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, separator_advice, shown
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import (
+    MOSTLY,
+    PLACEHOLDER,
+    PLAIN,
+    TRUTHS,
+    Fields,
+    Written,
+    is_mark,
+    separator_advice,
+    shown,
+    truth_of_text,
+)
+
+
+@dataclass(frozen=True)
+class BooleanColumn(Column):
+    """Truth values: one 0/1 column, and another for missing values if training had some."""
+
+    true: float  # the share of true among those that are not missing
+
+    kind = "boolean"
+    words = ("truth value", "truth values")
+    types = BOOLEAN_TYPES
+    expected = "true or false"
+
+    @classmethod
+    def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
+        """Return which of some texts are neither true nor false."""
+        return [text for text in texts if text.strip().lower() not in TRUTHS]
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> bool | None:
+        """Return the truth value that a text stands for, None if it stands for a missing one."""
+        return truth_of_text(text)
+
+    @classmethod
+    def arrow_of(cls, values: Iterable[Any]) -> tuple[str, ...]:
+        """Return the type of Arrow for truth values."""
+        return ("bool_",)
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells) -> Self:
+        """Learn the column from its training values, of which at least one is not missing."""
+        truths = _to_booleans(cells, name)
+        missing = np.isnan(truths)
+        return cls(name, len(truths), float(missing.mean()), float(truths[~missing].mean()))
+
+    @classmethod
+    def widened(cls, shown: Column, summaries: Sequence["BooleanColumn"], n_empty: int) -> Self:
+        """Return the column with the share of true in all rows."""
+        known = [part.n_rows * (1 - part.missing) for part in summaries]
+        true = sum(n * part.true for n, part in zip(known, summaries, strict=True)) / sum(known)
+        return replace(super().widened(shown, summaries, n_empty), true=true)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """A flag or a constant, and a flag for missing values."""
+        missing = self.arithmetic_of_missing
+        if self.true in (0, 1):
+            return Arithmetic((), missing, self.true, 0.0)
+        no, yes = standardised_flags(self.true)
+        return Arithmetic((), ((self._instead, yes, no), *missing))
+
+    @property
+    def _instead(self) -> float:
+        """What a missing value is encoded as: a first one as the more frequent value, so that the row looks usual."""
+        no, yes = standardised_flags(self.true)
+        return 0.0 if self.missing_flag is not None else yes if self.true > 0.5 else no
+
+    @property
+    def n_flags(self) -> int:
+        """One unless it is constant, and one more if training had missing values."""
+        return int(0 < self.true < 1) + int(self.missing_flag is not None)
+
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
+        """Write the flags."""
+        truths = _to_booleans(cells, self.name)
+        missing = np.isnan(truths)
+        if 0 < self.true < 1:
+            no, yes = standardised_flags(self.true)
+            flags[:, 0] = np.where(missing, self._instead, np.where(truths == 1, yes, no))
+        self.flag_missing(missing, flags)
+        return self.new_events(missing, self._changed(truths))
+
+    def read_json(self, value: Any) -> Any:
+        """Return true or false."""
+        if type(value) is bool:
+            return value
+        return super().read_json(value)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A truth value, or a text that is one."""
+        return {"type": ["boolean", "string", "null"], "description": "null if it is not known."}
+
+    @property
+    def usual(self) -> bool:
+        """The more frequent one."""
+        return self.true > 0.5
+
+    def oddness(self, cells: Cells) -> Floats:
+        """Return how unusual each value is, in standard deviations."""
+        truths = _to_booleans(cells, self.name)
+        usual = max(self.true, 1 - self.true)
+        share = np.where(truths == 1, self.true, 1 - self.true)
+        with np.errstate(divide="ignore"):
+            score = oddness_of(np.log(share / usual))
+        return self.score_events(score, np.isnan(truths), self._changed(truths))
+
+    def _changed(self, truths: Floats) -> Mask | None:
+        return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
+
+    @property
+    def facts(self) -> str:
+        """The share of true."""
+        return f"{100 * self.true:.2g} % true"
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """The share of true."""
+        return f"true in {share(self.true)}"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The share of true among known values, and the share missing."""
+        return {"true": self.true, "missing": self.missing}
+
+    @classmethod
+    def _read(cls, read: Fields) -> dict[str, Any]:
+        return {"true": read.number("true", 0, 1)}
+
+
+def _to_booleans(cells: Cells, name: str) -> Floats:
+    """Return 1 for true, 0 for false, NaN for missing."""
+    if cells.form == "boolean":
+        return np.asarray(cells.values, np.float64)
+    if cells.form == "date" and not cells.is_empty():
+        raise ValueError(f"Column {name!r} has dates, but it had truth values in training. Convert it, or fit again.")
+    return map_to_floats(cells.to_list(), name, _truth_of_value)
+
+
+def _truth_of_value(value: Any) -> float | None:
+    try:
+        return truth_of_text(text_of(value))
+    except ValueError:
+        fact = f"{value!r:.80} is no truth value"
+    raise ValueError(unlike_training(fact, "true and false", "Write True, False, 1 or 0"))
+
+
+class EmptyColumn(Column):
+    """A column in which training had no value at all: nothing to encode, but a first value is a surprise."""
+
+    kind = "empty"
+    words = ("empty", "empty")
+    keeps_texts = True
+    expected = "a text or a number or a truth value"
+    facts = "no value"
+
+    @classmethod
+    def parse(cls, text: str, written: Written = PLAIN, unit: str = "") -> str | None:
+        """Return the text, None if it stands for a missing value."""
+        return None if is_mark(text) else text
+
+    @classmethod
+    def fit(cls, name: str, cells: Cells) -> Self:
+        """Learn that all values are missing."""
+        return cls(name, len(cells.values), 1.0)
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """Every value is an event."""
+        return Arithmetic(tolerance=-1.0)
+
+    def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
+        """Return the surprise of values where there were none."""
+        present = self._present(cells)
+        return np.where(present, self.log_never, 0.0) if present.any() else None
+
+    def read_json(self, value: Any) -> Any:
+        """Return a number or a truth value."""
+        if type(value) in (int, float, bool):
+            return value
+        return super().read_json(value)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A text, a number or a truth value."""
+        return {"type": ["string", "number", "boolean", "null"], "description": "Training had no value here."}
+
+    def oddness(self, cells: Cells) -> Floats:
+        """Return how unusual values are where there were none."""
+        return oddness_of(np.where(self._present(cells), self.log_never, 0.0))
+
+    def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
+        """Say that there was no value."""
+        return "always missing"
+
+    def _present(self, cells: Cells) -> Mask:
+        levels, codes = to_levels(cells, self.name)
+        return np.array([level is not None and not is_mark(level) for level in levels], np.bool_)[codes]
+
 
 KINDS: dict[str, type[Column]] = {
     kind.kind: kind for kind in (NumberColumn, BooleanColumn, CategoryColumn, DateColumn, EmptyColumn)
@@ -32,23 +244,14 @@ OTHER = CategoryColumn.kind
 
 
 def column_type(kind: Any) -> type[Column]:
-    """Return the type of column that a kind names.
-
-    Raises:
-        ValueError: If there is no such kind; with those that there are.
-    """
+    """Return the type of column that a kind names, or raise a ValueError with the kinds that there are."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"{kind!r}; known are {', '.join(map(repr, KINDS))}")
     return KINDS[kind]
 
 
 def fit_column(name: str, cells: Cells) -> Column:
-    """Learn a column of the kind that its values call for.
-
-    Raises:
-        ValueError: If a value cannot be used, or nearly all are of one kind, and the rest texts.
-        TypeError: If a value is neither a text nor a number, such as a dict or a list.
-    """
+    """Learn a column of the kind that its values call for; refuse it if nearly all are of one kind, the rest texts."""
     kind = kind_of_cells(cells)
     if kind == OTHER and cells.form == "objects":
         _check_mixture(cells.to_list(), name)
@@ -72,11 +275,6 @@ def kind_of_texts(counts: Mapping[str, int], written: Written = PLAIN, unit: str
 
     A kind is called for by at least nine in ten texts; what people write for missing values, such as "-", does not
     count against it. What is left is "category", in which every text is a value.
-
-    Args:
-        counts: How often there is each text.
-        written: How the file writes values.
-        unit: The sign that numbers may have.
     """
     known = [text for text in counts if not is_mark(text)]
     if not known:

@@ -17,12 +17,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from natpn.tabular.base import Column
+from natpn.tabular.base import Column, Moments
 from natpn.tabular.cells import DATE_TYPES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
-from natpn.tabular.config import Fields
-from natpn.tabular.moments import Moments, Standardiser, measure
-from natpn.tabular.texts import date_of_text, find_date, shown
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.number import Standardiser, measure
+from natpn.tabular.texts import PLAIN, Fields, Written, date_of_text, find_date, shown
 
 DAY = 86_400
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -100,24 +98,15 @@ class DateColumn(Column):
             measure(part if days >= _TWICE * period else np.zeros_like(part))
             for part, period in zip(_date_parts(known, zone).T, _PERIODS, strict=True)
         ]
-        return cls(
-            name,
-            len(seconds),
-            float(missing.mean()),
-            zone,
-            float(known.min()),
-            float(known.max()),
-            [m.mean for m in moments],
-            [m.deviation for m in moments],
-        )
+        _, means, deviations = map(list, zip(*moments, strict=True))
+        share, ends = float(missing.mean()), (float(known.min()), float(known.max()))
+        return cls(name, len(seconds), share, zone, *ends, means, deviations)
 
-    def widened(self, summaries: Sequence["DateColumn"], n_empty: int) -> Self:
+    @classmethod
+    def widened(cls, shown: Column, summaries: Sequence["DateColumn"], n_empty: int) -> Self:
         """Return the column with the range of all rows; the moments of its parts stay those of the sample."""
-        return replace(
-            super().widened(summaries, n_empty),
-            earliest=min(part.earliest for part in summaries),
-            latest=max(part.latest for part in summaries),
-        )
+        earliest, latest = min(part.earliest for part in summaries), max(part.latest for part in summaries)
+        return replace(super().widened(shown, summaries, n_empty), earliest=earliest, latest=latest)
 
     @property
     def n_numbers(self) -> int:
@@ -143,7 +132,7 @@ class DateColumn(Column):
         return Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
 
     def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
-        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        """Write the parts that vary, and the flag of missing values."""
         seconds = self._seconds(cells)
         missing = np.isnan(seconds)
         numbers[...] = self._standardised(seconds)
@@ -196,16 +185,12 @@ class DateColumn(Column):
     def summary(self) -> dict[str, Any]:
         """The earliest and the latest date in ISO form, on the clocks of the time zone, and the share missing."""
         earliest, latest = wall_seconds(np.array([self.earliest, self.latest]), self.zone)
-        return {
-            "earliest": _iso_text(earliest),
-            "latest": _iso_text(latest),
-            "zone": self.zone,
-            "missing": self.missing,
-        }
+        ends = {"earliest": _iso_text(earliest), "latest": _iso_text(latest)}
+        return ends | {"zone": self.zone, "missing": self.missing}
 
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:
-        zone = None if read.value("zone") is None else read.text("zone")
+        zone = None if read.read("zone") is None else read.text("zone")
         _check_zone(zone, read.where)
         limit = 1e13  # microseconds stay below 2^63
         return {
@@ -241,11 +226,7 @@ def _date_parts(seconds: Floats, zone: str | None) -> Floats:
 
 
 def _to_seconds(cells: Cells, name: str) -> tuple[Floats, str | None]:
-    """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none, then they are local.
-
-    Raises:
-        ValueError: If a value is not a date, or only some have a time zone.
-    """
+    """Return seconds since 1970, NaN for missing, and the time zone: None if the dates have none and are local."""
     if cells.form == "date":
         return np.asarray(cells.values, np.float64), cells.zone
     results, codes = map_distinct(cells.to_list(), name, _instant)
@@ -283,11 +264,7 @@ def _iso_text(second: float) -> str:
 
 
 def _find_zone(name: str) -> datetime.tzinfo:
-    """Return the time zone of a name such as "Europe/Berlin", "UTC" or "+02:00".
-
-    Raises:
-        ValueError: If the name is unknown here.
-    """
+    """Return the time zone of a name such as "Europe/Berlin", "UTC" or "+02:00"; a ValueError if it is unknown here."""
     if offset := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)", name):
         sign, hours, minutes = offset.groups()
         span = datetime.timedelta(hours=int(hours), minutes=int(minutes))

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -11,7 +11,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from natpn.choices import listed, nearest
-from natpn.tabular.cells import Cells
+from natpn.tabular.cells import Cells, Places
 
 _LONG = (nw.Int128, nw.UInt128)  # which numpy does not have
 
@@ -48,25 +48,46 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """A table with at least one row and one column.
+    """A table with at least one row and one column, wherever one of these is taken.
 
     Attributes:
         data: A two-dimensional array, a data frame of pandas, or one of another library as narwhals shows it.
         names: The names of the columns; None if they have none.
+        cells: The columns, if they were read for good.
     """
 
     data: Any
     names: list[str] | None
+    cells: list[Cells] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """The number of rows and of columns."""
-        rows, columns = self.data.shape
+        rows, columns = self.data.shape if self.cells is None else (len(self.cells[0].values), len(self.cells))
         return rows, columns
+
+    @property
+    def matrix(self) -> NDArray[Any] | None:
+        """The whole table as one array of numbers, if it is one."""
+        return self.data if isinstance(self.data, np.ndarray) and self.data.dtype.kind in "iufb" else None
+
+    def keep(self) -> "Table":
+        """Read the columns for good, for a table that is fitted, encoded or taken from more than once."""
+        return replace(self, cells=list(self.columns()))
+
+    def take(self, rows: Places) -> "Table":
+        """Return some rows of a table that is kept; nothing is read again."""
+        cells = self.keep().cells if self.cells is None else self.cells
+        matrix = self.matrix
+        return Table(
+            None if matrix is None else matrix[rows], self.names, [column.take(rows) for column in cells or []]
+        )
 
     def columns(self, order: list[int] | None = None) -> Iterator[Cells]:
         """Yield the columns, in another order if one is given."""
-        if isinstance(self.data, np.ndarray):
+        if self.cells is not None:
+            yield from self.cells if order is None else map(self.cells.__getitem__, order)
+        elif isinstance(self.data, np.ndarray):
             for place in range(self.shape[1]) if order is None else order:
                 yield _cells_of_array(self.data[:, place])
         elif order is None:
@@ -149,11 +170,9 @@ def is_pandas(X: Any) -> bool:
 
 
 def read_table(X: Any) -> Table:
-    """Read a numpy array, a data frame of any library that narwhals knows, or a list of rows.
-
-    Raises:
-        ValueError: If it is none of these, is not two-dimensional, is empty, sparse or complex, or has bad names.
-    """
+    """Read a numpy array, a data frame of any library that narwhals knows, or a list of rows, if it is not read yet."""
+    if isinstance(X, Table):
+        return X
     if isinstance(X, np.ndarray):
         return _of_array(X)
     if hasattr(X, "toarray") and hasattr(X, "nnz"):

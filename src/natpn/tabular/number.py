@@ -1,4 +1,11 @@
-"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
+"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some.
+
+    z = (x · 2^−e − mean) / deviation, cut at ±1e30.
+
+Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, which makes this the usual
+formula. Otherwise it is the exponent of the largest number, so that squares neither overflow nor vanish. Scaling by a
+power of two is exact.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
@@ -8,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Column, encode_in_turn
+from natpn.tabular.base import Arithmetic, Column, Moments, encode_in_turn
 from natpn.tabular.cells import (
     BOOLEAN_TYPES,
     DURATION_TYPES,
@@ -20,15 +27,72 @@ from natpn.tabular.cells import (
     check_finite,
     to_numbers,
 )
-from natpn.tabular.config import Fields
-from natpn.tabular.moments import Arithmetic, Moments, Standardiser, measure, pooled
-from natpn.tabular.texts import brief, find_number, number_of_text
-from natpn.tabular.written import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Fields, Written, brief, find_number, number_of_text
 
+STANDARDISED_LIMIT = 1e30
+ORDINARY = (1e-100, 1e100)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 CHUNK = 1 << 18  # numbers that are standardised at once: 2 MB of float64, which stay in the cache
 # So that a constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
+
+
+def measure(numbers: Floats) -> Moments:
+    """Return the moments of finite numbers, of which there is at least one; their order does not matter."""
+    numbers = np.sort(numbers)  # sums are rounded by the order of their terms
+    largest = float(np.abs(numbers).max())
+    exponent = 0
+    if largest and not ORDINARY[0] < largest < ORDINARY[1]:
+        exponent = int(np.clip(np.frexp(largest)[1], -1000, 1020))
+    scaled = np.ldexp(numbers, -exponent)
+    mean = float(scaled.mean())
+    rest = scaled - mean
+    # The mean is rounded, so the deviations from it have a mean of their own.
+    remainder = float(rest.mean())
+    variance = float((rest**2).mean()) - remainder**2
+    deviation = 0.0 if numbers[0] == numbers[-1] else float(np.sqrt(max(variance, 0.0)))
+    return Moments(exponent, mean + remainder, deviation)
+
+
+def pooled(parts: Sequence[tuple[float, Moments]]) -> Moments:
+    """Return the moments of all numbers from those of parts, each with how many numbers it has."""
+    exponent = max(part.exponent for _, part in parts)
+    counts = np.array([count for count, _ in parts])
+    means, deviations = (
+        np.ldexp([getattr(part, name) for _, part in parts], [part.exponent - exponent for _, part in parts])
+        for name in ("mean", "deviation")
+    )
+    share = counts / counts.sum()
+    mean = float(share @ means)
+    variance = float(share @ (deviations**2 + (means - mean) ** 2))
+    return Moments(exponent, mean, float(np.sqrt(variance)))
+
+
+class Standardiser:
+    """Standardise columns of numbers by the moments they had in training, those without deviation left out."""
+
+    def __init__(self, moments: Sequence[Moments]) -> None:
+        self.varying = [place for place, m in enumerate(moments) if m.deviation > 0]
+        self._all = len(self.varying) == len(moments)
+        used = [moments[place] for place in self.varying]
+        self._mean = np.array([m.mean for m in used])
+        self._deviation = np.array([m.deviation for m in used])
+        exponents = np.array([m.exponent for m in used])
+        self._exponent = -exponents if exponents.any() else None
+
+    def __call__(self, matrix: Floats, missing: Mask | None) -> Floats:
+        """Return the standardised numbers of the columns that vary, 0 where missing; the input stays as it is."""
+        numbers = matrix if self._all else matrix[:, self.varying]
+        with np.errstate(over="ignore"):  # what overflows is cut below
+            if self._exponent is not None:
+                numbers = np.ldexp(numbers, self._exponent)
+            z: Floats = numbers - self._mean
+            z /= self._deviation
+        np.maximum(z, -STANDARDISED_LIMIT, out=z)
+        np.minimum(z, STANDARDISED_LIMIT, out=z)
+        if missing is not None:
+            z[missing if self._all else missing[:, self.varying]] = 0
+        return z
 
 
 @dataclass(frozen=True)
@@ -36,7 +100,7 @@ class NumberColumn(Column):
     """A column of numbers.
 
     Attributes:
-        exponent: The exponent by which they are scaled, see `natpn.tabular.moments`.
+        exponent: The e of this module's formula.
         mean: The mean of the scaled numbers.
         deviation: Their standard deviation.
         minimum: The smallest number.
@@ -58,6 +122,7 @@ class NumberColumn(Column):
     types = NUMBER_TYPES
     conversion = "pandas.to_numeric"
     numeric = True
+    expected = "a finite number"
 
     @classmethod
     def holds(cls, types: Set[type]) -> bool:
@@ -88,29 +153,21 @@ class NumberColumn(Column):
         numbers = _finite_numbers(cells, name)
         missing = np.isnan(numbers)
         known = numbers[~missing]
-        moments = measure(known)
-        return cls(
-            name,
-            len(numbers),
-            float(missing.mean()),
-            moments.exponent,
-            moments.mean,
-            moments.deviation,
-            float(known.min()),
-            float(known.max()),
-            _summary_quantiles(known),
-            bool((known == np.floor(known)).all()),
-        )
+        # For each share the smallest number that at least this share of all does not exceed.
+        places = [max(int(np.ceil(level * len(known) - 1e-9)) - 1, 0) for level in QUANTILES]
+        quantiles = np.partition(known, places)[places].tolist()
+        low, high = float(known.min()), float(known.max())
+        whole = bool((known == np.floor(known)).all())
+        return cls(name, len(numbers), float(missing.mean()), *measure(known), low, high, quantiles, whole)
 
-    def widened(self, summaries: Sequence["NumberColumn"], n_empty: int) -> Self:
+    @classmethod
+    def widened(cls, shown: Column, summaries: Sequence["NumberColumn"], n_empty: int) -> Self:
         """Return the column with the moments and the range of all rows; its quantiles stay those of the sample."""
         moments = pooled([(part.n_rows * (1 - part.missing), part.moments) for part in summaries])
         low, high = min(part.minimum for part in summaries), max(part.maximum for part in summaries)
         return replace(
-            super().widened(summaries, n_empty),
-            exponent=moments.exponent,
-            mean=moments.mean,
-            deviation=moments.deviation if low < high else 0.0,
+            super().widened(shown, summaries, n_empty),
+            **moments._replace(deviation=moments.deviation if low < high else 0.0)._asdict(),
             minimum=low,
             maximum=high,
             whole=all(part.whole for part in summaries),
@@ -148,7 +205,7 @@ class NumberColumn(Column):
         return [NumberBlock(columns)]
 
     def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
-        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them."""
+        """Encode one column as a block of its own."""
         return NumberBlock([self]).encode_next(iter([cells]), numbers, flags)
 
     def read_json(self, value: Any) -> float:
@@ -158,11 +215,6 @@ class NumberColumn(Column):
         if type(value) is float:
             raise ValueError("the number is too large for float64. Send a smaller one, or null if it is not known.")
         raise ValueError(f"expected a number, got {brief(value)}. Write a number, or null if it is not known.")
-
-    @property
-    def expected(self) -> str:
-        """A finite number."""
-        return "a finite number"
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -241,19 +293,8 @@ def _finite_numbers(cells: Cells, name: str) -> Floats:
     return numbers
 
 
-def _summary_quantiles(numbers: Floats) -> list[float]:
-    """Return for each share in `QUANTILES` the smallest number that at least this share of all does not exceed."""
-    places = [max(int(np.ceil(level * len(numbers) - 1e-9)) - 1, 0) for level in QUANTILES]
-    ordered = np.partition(numbers, places)
-    return [float(ordered[place]) for place in places]
-
-
 class NumberBlock:
-    """Neighbouring columns of numbers, encoded as one matrix.
-
-    Args:
-        columns: The columns of the matrix.
-    """
+    """Neighbouring columns of numbers, encoded as one matrix."""
 
     def __init__(self, columns: Sequence[NumberColumn]) -> None:
         self._columns = columns
@@ -268,11 +309,7 @@ class NumberBlock:
         self._complete = np.array([not column.missing for column in columns])
 
     def encode_next(self, cells: Iterator[Cells], numbers: Encoded, flags: Encoded) -> Floats | None:
-        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0.
-
-        Raises:
-            ValueError: If a value is not a number, or infinite.
-        """
+        """Write the encoded values of the next columns, and return the surprise of each row, or None if it is 0."""
         width = max(CHUNK // len(numbers), 1)
         if len(self._columns) <= width:
             columns = [to_numbers(column, name) for name, column in zip(self._names, cells, strict=False)]
@@ -282,11 +319,7 @@ class NumberBlock:
         return encode_in_turn(parts, cells, numbers, flags)
 
     def encode(self, matrix: NDArray[Any], numbers: Encoded, flags: Encoded) -> Floats | None:
-        """Write the encoded values, and return the surprise of each row, or None if it is 0 in all of them.
-
-        Raises:
-            ValueError: If a number is infinite.
-        """
+        """Encode a whole matrix, as `Column.encode` does."""
         surprise: Floats | None = None
         step = max(CHUNK // len(self._columns), 1)
         for start in range(0, len(matrix), step):

@@ -18,8 +18,8 @@ row's log-probabilities, and f = s / (C · log(1 / (N + 2))) the share of its C 
     s / (1 − f).
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, Self
 
@@ -27,10 +27,10 @@ import numpy as np
 
 from natpn.tabular.base import Column, ColumnBlock, encode_in_turn
 from natpn.tabular.cells import Encoded, Floats
-from natpn.tabular.column_kinds import column_type, fit_column
-from natpn.tabular.config import Fields
+from natpn.tabular.column_kinds import EMPTY, column_type, fit_column, kind_of_cells
 from natpn.tabular.input_tables import match_columns, read_table
 from natpn.tabular.number import NumberBlock
+from natpn.tabular.texts import Fields
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
@@ -145,6 +145,15 @@ class TableTransform:
         self.set_columns([column.as_rare_as(theirs) for column, theirs in pairs], self.named, self.version)
         return self
 
+    def surprise_unseen(self, X: Any, seen: Any) -> Encoded:
+        """Return the surprise that rows of the training table would have if only some others had been in training.
+
+        Args:
+            X: The rows.
+            seen: Those that were seen. If both are taken from one `Table.keep`, nothing is read twice.
+        """
+        return TableTransform().fit(seen).as_rare_as(self).transform(X)[:, -1]
+
     def set_columns(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
         """Take columns that were learned before."""
         self.columns = columns
@@ -193,12 +202,12 @@ class TableTransform:
         order = self.match_columns(table.names, table.shape[1])
         result = np.zeros((table.shape[0], self.n_outputs), np.float32)
         first, *others = self._blocks
-        plain = isinstance(table.data, np.ndarray) and table.data.dtype.kind in "iufb" and not self._n_zeros
-        if plain and isinstance(first, NumberBlock) and not others:
-            surprise = first.encode(table.data, result[:, : self._n_numbers], result[:, self._n_numbers : -1])
+        numbers, flags = result[:, : self.n_numbers], result[:, self.n_numbers : -1]
+        surprise: Floats | None
+        if table.matrix is not None and isinstance(first, NumberBlock) and not others and not self._n_zeros:
+            surprise = first.encode(table.matrix, numbers, flags)
         else:
-            n = self.n_numbers
-            surprise = encode_in_turn(self._blocks, table.columns(order), result[:, :n], result[:, n:-1])
+            surprise = encode_in_turn(self._blocks, table.columns(order), numbers, flags)
         beyond = None if self.ranges is None else self.ranges.surprise(result[:, : self._n_numbers])
         if beyond is not None:
             surprise = beyond if surprise is None else surprise + beyond
@@ -248,12 +257,10 @@ class TableTransform:
         """
         where = "The configuration of the table"
         read = Fields(config, where, ["version", "named", "columns"])
-        version = read.value("version")
+        version = read.read("version")
         if isinstance(version, bool) or version not in range(1, VERSION + 1):
             raise ValueError(f"{where} has version {version!r}, but this natpn reads versions up to {VERSION}.")
-        described = read.value("columns")
-        if not isinstance(described, list) or not described:
-            raise ValueError(f"{where}: 'columns' is {described!r:.80}, but a list of at least one column is needed.")
+        described = read.read("columns", "a list of at least one column", lambda v: isinstance(v, list) and bool(v))
         columns = []
         for place, entry in enumerate(described):
             try:
@@ -271,3 +278,55 @@ class TableTransform:
     def _check_fitted(self) -> None:
         if not hasattr(self, "columns"):
             raise ValueError("This transform is not fitted yet. Call fit with training data first.")
+
+
+class TableParts:
+    """What each part of a table shows of its columns, added up by name and kind; parts may come in any order."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self._empty: Counter[str] = Counter()  # rows of parts in which a column has no value
+        self._summaries: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
+
+    def add(self, X: Any) -> None:
+        """Add a part, a table with names."""
+        table = read_table(X)
+        self.n_rows += table.shape[0]
+        for name, cells in zip(table.names or [], table.columns(), strict=True):
+            kind = kind_of_cells(cells)
+            if kind == EMPTY:
+                self._empty[name] += table.shape[0]
+            else:
+                self._put(name, kind, [column_type(kind).summarise(name, cells)])
+
+    def join(self, others: Iterable["TableParts"]) -> None:
+        """Add what others have seen."""
+        for other in others:
+            self.n_rows += other.n_rows
+            self._empty.update(other._empty)
+            for name, kinds in other._summaries.items():
+                for kind, summaries in kinds.items():
+                    self._put(name, kind, summaries)
+
+    def _put(self, name: str, kind: str, summaries: list[Any]) -> None:
+        own = self._summaries[name]
+        own[kind] = column_type(kind).combine(own.get(kind, []) + summaries)
+
+    def transform(self, sample: Any) -> TableTransform:
+        """Return the transform of the whole table, of which a sample has some rows, or all if there are no more."""
+        table = read_table(sample)
+        columns = []
+        for name, cells in zip(table.names or [], table.columns(), strict=True):
+            column, kinds = fit_column(name, cells), self._summaries[name]
+            if len(kinds) > 1:
+                raise ValueError(
+                    f"Column {name!r} holds {' and '.join(column_type(kind).words[1] for kind in kinds)} in different "
+                    "files; write it with one type in all of them"
+                )
+            if table.shape[0] < self.n_rows:
+                kind, summaries = next(iter(kinds.items()), (EMPTY, []))
+                column = column_type(kind).widened(column, summaries, self._empty[name])
+            columns.append(column)
+        made = TableTransform()
+        made.set_columns(columns, named=True)
+        return made
