@@ -15,8 +15,8 @@ import pytest
 
 import natpn
 from cli.conftest import refused, run
-from natpn.cli.fit_files import bytes_of
-from natpn.cli.printing import Problem
+from natpn.cli.fit import bytes_of
+from natpn.cli.writing import Problem
 
 N = 4_000
 

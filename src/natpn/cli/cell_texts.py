@@ -20,7 +20,7 @@ import numpy as np
 
 from natpn.cli.advice import number_form, number_options
 from natpn.cli.formats import Source
-from natpn.cli.printing import Problem
+from natpn.cli.writing import Problem
 from natpn.tabular import Column
 from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
 from natpn.tabular.texts import MOSTLY, PLACEHOLDER, is_mark, number_of_text, separator_advice, unit_of_texts
@@ -65,7 +65,9 @@ class Texts:
 
 def texts_of(values: Any, name: str, place: Callable[[int], str]) -> Texts:
     """Return a column of a file as texts."""
-    found = _encoded(values)
+    import pyarrow as pa
+
+    found = values.cast(pa.string()).dictionary_encode()
     return Texts(name, found.dictionary.to_pylist(), found.indices, place)
 
 
@@ -77,7 +79,7 @@ def is_text(kind: Any) -> bool:
 
 
 def usable(values: Any, name: str, source: Source) -> Any:
-    """Return a column of any type without the values that stand for missing ones in its file.
+    """Return a column of any type, in one piece, without the values that stand for missing ones in its file.
 
     Raises:
         Problem: If its cells are neither numbers nor texts nor dates.
@@ -88,6 +90,8 @@ def usable(values: Any, name: str, source: Source) -> Any:
 
     if types.is_dictionary(values.type):
         return usable(values.cast(values.type.value_type), name, source).dictionary_encode()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which copies
     known = (types.is_floating, types.is_integer, types.is_decimal, types.is_boolean, types.is_null, types.is_temporal)
     if not is_text(values.type) and (types.is_interval(values.type) or not any(fits(values.type) for fits in known)):
         raise Problem(
@@ -109,7 +113,7 @@ def as_categories(values: Any, source: Source) -> Any:
     """Return a column as categories; texts of CSV lose the spaces around them, and are missing if nothing is left."""
     import pyarrow as pa
 
-    found = _encoded(values)
+    found = values.cast(pa.string()).dictionary_encode()
     if not source.texts:
         return found
     plain = [text.strip() or None for text in found.dictionary.to_pylist()]
@@ -152,14 +156,7 @@ def infer(values: Any, name: str, source: Source) -> Any:
 
 
 def convert(values: Any, column: Column, name: str, source: Source, first: int = 0) -> Any:
-    """Return a column as the model knows it; what the model reads itself is left as it is.
-
-    Args:
-        values: The column.
-        column: The column of the model.
-        name: Its name in the file.
-        source: The file.
-        first: The number of the first row.
+    """Return a column as the model knows it, from row `first` on; what the model reads itself is left as it is.
 
     Raises:
         Problem: If a text is not of the column's kind.
@@ -182,16 +179,7 @@ def read_texts(
     first: int = 0,
     cure: str = "say --bad-cells missing",
 ) -> Any:
-    """Return texts as values of a kind of column.
-
-    Args:
-        values: The column.
-        name: Its name in the file.
-        source: The file.
-        kind: The kind.
-        read: Reads one text, and raises a ValueError if it cannot.
-        first: The number of the first row.
-        cure: What to do about a text that is not of that kind.
+    """Return texts, from row `first` on, as values of a kind; `read` reads one, and raises a ValueError if it cannot.
 
     Raises:
         Problem: If one is not of that kind; with the cure.
@@ -233,14 +221,6 @@ def _arrow(stated: tuple[str, ...]) -> Any:
     return getattr(pa, function)(*arguments)
 
 
-def _encoded(values: Any) -> Any:
-    """Return a column as texts, each distinct one once, and where it is."""
-    import pyarrow as pa
-
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return whole.cast(pa.string()).dictionary_encode()
-
-
 def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
     """Refuse a column that is mostly numbers with decimal commas or separators of thousands that no option names."""
     counts = texts.counts
@@ -271,15 +251,13 @@ def _plain_numbers(values: Any, written: Written) -> Any:
 
     if written.decimal != ".":
         return None
-    texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    numbers = _as_floats(texts)
+    numbers = _as_floats(values)
     if numbers is None:  # perhaps only for spaces and empty cells
-        trimmed = pc.ascii_trim_whitespace(texts.cast(pa.string()))
+        trimmed = pc.ascii_trim_whitespace(values.cast(pa.string()))
         numbers = _as_floats(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
     if numbers is None or numbers.null_count == len(numbers):
         return None
-    known = numbers.drop_null() if numbers.null_count else numbers
-    return numbers if np.isfinite(known.to_numpy()).all() else None
+    return numbers if pc.all(pc.is_finite(numbers)).as_py() else None
 
 
 def _as_floats(texts: Any) -> Any:

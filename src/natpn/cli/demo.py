@@ -9,10 +9,19 @@ from typing import Any
 
 import click
 
-from natpn.cli.fit import train
+from natpn.cli.fit import TrainingRows, train
 from natpn.cli.model_files import check_model_place
-from natpn.cli.output_files import PAGE, TableWriter, check_output, names_of_columns, open_output, write_text
-from natpn.cli.printing import Problem, of_system, say
+from natpn.cli.writing import (
+    PAGE,
+    Problem,
+    TableWriter,
+    check_output,
+    names_of_columns,
+    of_system,
+    open_output,
+    say,
+    write_text,
+)
 from natpn.outputs import Kind
 
 UNSEEN = 8  # and 9
@@ -53,7 +62,8 @@ def demo_command(out: str, max_epochs: int | None, tables: str | None) -> None:
     X, y, X_test, y_test, other, strange = _digits()
     say("Handwritten digits, 8 × 8 pixels, from scikit-learn. The model sees 0 to 7 and never an 8 or a 9.")
     say()
-    saved = train(X, y, "digit", (), {"random_state": 0, "max_epochs": max_epochs}, place["model"])
+    rows = TrainingRows(X, y, "digit", is_classes=True)
+    saved = train(rows, {"random_state": 0, "max_epochs": max_epochs}, place["model"])
     if saved is None:
         return
     found = scores(saved.estimator, X_test, y_test, other)

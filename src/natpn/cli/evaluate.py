@@ -1,6 +1,8 @@
 """`natpn evaluate` and `natpn report`: a model and rows whose targets are known → scores, or a page about them."""
 
 import contextlib
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +15,9 @@ from natpn.cli.cell_texts import usable
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.formats import Source
 from natpn.cli.model_files import SavedModel, located, match_features, prepare_batch, read_model
-from natpn.cli.others import part
-from natpn.cli.output_files import PAGE, check_output, write_text
-from natpn.cli.printing import Problem, finite_json, note, say, score_lines
-from natpn.cli.reading import Reading, drop_option, opened, reading_options
-from natpn.cli.streams import check_data
+from natpn.cli.reading import Reading, check_data, drop_option, opened, reading_options
 from natpn.cli.target_column import check_support, known_labels, number_targets, targets_digest
+from natpn.cli.writing import PAGE, Problem, check_output, note, part, say, score_lines, write_text
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,8 @@ def evaluate_command(
         note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
         counts = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.X.num_rows})
-        say(finite_json(counts | found | {"baselines": same}))
+        finite = [{n: x if math.isfinite(x) else None for n, x in each.items()} for each in (found, same)]
+        say(json.dumps(counts | finite[0] | {"baselines": finite[1]}, indent=1))
         return
     say(f"{len(y):,} rows" + ("" if other is None else f", {other.X.num_rows:,} others from {ood}"))
     for line in score_lines(found, same, estimator):

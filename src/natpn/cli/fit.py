@@ -1,30 +1,32 @@
-"""`natpn fit`: a table → a model."""
+"""`natpn fit`: a table, or files that need not fit into memory → a model."""
 
 import contextlib
 import io
 import os
+import re
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.cli.advice import remarks
 from natpn.cli.cell_texts import as_categories, infer, is_text, usable
-from natpn.cli.fit_files import bytes_of, fit_files, is_many
-from natpn.cli.formats import Source
+from natpn.cli.formats import Source, check_column
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
-from natpn.cli.printing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
-from natpn.cli.reading import Reading, drop_option, opened, reading_options
-from natpn.cli.streams import check_data
+from natpn.cli.reading import Reading, are_many, drop_option, opened, reading_options
 from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
-from natpn.tabular import TableTransform
+from natpn.cli.writing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
+from natpn.outputs import is_special
+from natpn.tabular import DateColumn, TableTransform
 from natpn.tabular.column_kinds import OTHER
 from natpn.tabular.written import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
+_SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_CELL = 40  # bytes that a fit in memory needs for a cell
 
 
 @click.command("fit", short_help="Fit a model to a table.")
@@ -96,15 +98,19 @@ def fit_command(
       natpn fit trips/ --target fare --out fare --checkpoint fare-run
       torchrun --nproc-per-node 4 -m natpn fit trips/ --target fare --out fare
     """
-    from natpn.estimators.numbers import choose_family
-
-    path, most = data[0], bytes_of(memory)
+    most = bytes_of(memory)
     if "-" in data and len(data) > 1:
         raise Problem("Standard input cannot be one of several files; give files.")
-    if path == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if data[0] == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
     said = said_classes(task or ("classes" if target in category else None), family)
-    options: dict[str, Any] = {
+    in_files = are_many(data) or _is_large(data[0], most)
+    if in_files and how != Reading():
+        raise Problem("Options that say how values are written are for single files; leave them out.")
+    if is_first_process():
+        check_model_place(out, *data)
+    options = {
+        "family": family or "auto",
         "prior": prior,
         "ensemble_size": ensemble or "auto",
         "max_epochs": max_epochs,
@@ -112,17 +118,116 @@ def fit_command(
         "device": device,
         "checkpoint_dir": checkpoint,
     }
-    if is_many(data, most):
-        if how != Reading():
-            raise Problem("Options that say how values are written are for single files; leave them out.")
-        if is_first_process():
-            check_model_place(out, *data)
-        fit_files(data, target, out, said, drop, category, options | {"family": family or "auto"}, most)
-        return
-    check_data(path)
-    if is_first_process():
-        check_model_place(out, path)
-    source, X, column = read_training(path, how, target, drop, category)
+    if in_files:
+        rows = _rows_of_files(data, target, drop, category, said, most)
+    else:
+        rows = _rows_of_table(data[0], how, target, drop, category, said, family or "auto")
+    train(rows, options, out)
+
+
+def bytes_of(size: str) -> int:
+    """Return what a text such as "2GB" or "500M" stands for.
+
+    Raises:
+        Problem: If it is no size, or too small to work with.
+    """
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", size.upper())
+    if parts is None:
+        raise Problem(f"--memory {size}: expected a size such as 2GB or 500MB.")
+    found = round(float(parts[1]) * _SIZES[parts[2]])
+    if found < 2**26:
+        raise Problem(f"--memory {size}: expected at least 64MB, better 1GB.")
+    return found
+
+
+def _is_large(path: str, memory: int) -> bool:
+    """Say whether it is a Parquet file too large for memory."""
+    if not path.endswith((".parquet", ".pq")) or not os.path.isfile(path) or is_special(path):
+        return False
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        described = pq.read_metadata(path)
+    except (OSError, pa.ArrowException):
+        return False  # whoever reads it says why
+    return bool(described.num_rows * described.num_columns * _CELL > memory)
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What a model is fitted on.
+
+    Attributes:
+        X: The features, as a pyarrow table; or `natpn.data.Files` with the target among them.
+        y: The targets, float64 for numbers and else labels; of files the name of their column.
+        target: The name of the column to predict.
+        is_classes: Whether targets are labels.
+        dropped: The columns that were left out.
+        written: How the file of the table writes values.
+    """
+
+    X: Any
+    y: Any
+    target: str
+    is_classes: bool
+    dropped: Sequence[str] = ()
+    written: Written = PLAIN
+
+    @property
+    def in_files(self) -> bool:
+        """Whether they are read in pieces."""
+        return isinstance(self.y, str)
+
+
+def _features(names: Sequence[str], where: str, target: str, drop: Sequence[str], category: Sequence[str]) -> list[str]:
+    """Return the columns to predict from, after a look at what the options name."""
+    for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
+        check_column(option, name, names, where)
+    if target in drop:
+        raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
+    found = [name for name in names if name not in {*drop, target}]
+    if not found:
+        raise Problem(f"{where} has no columns to predict {target!r} from; add some.")
+    return found
+
+
+def _rows_of_files(
+    data: Sequence[str], target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, memory: int
+) -> TrainingRows:
+    """Return rows that are read in pieces; targets are numbers by their type, unless the options said otherwise."""
+    import pyarrow.types as types
+
+    from natpn.data import open_files
+
+    files = open_files(list(data), memory)
+    features = _features(files.names, data[0] if len(data) == 1 else f"{data[0]} and others", target, drop, category)
+    files = files.select([name for name in files.names if name in {*features, target}], texts=category)
+    kind = files.schema.field(target).type
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if said is False and not numbers:
+        raise Problem(f"--target {target}: expected numbers, got {kind}; say --task classes, or convert the column.")
+    say(f"{len(files.paths):,} files, {files.n_rows:,} rows, {len(features):,} columns beside {target!r}")
+    return TrainingRows(files, target, target, not numbers if said is None else said, drop)
+
+
+def _rows_of_table(
+    data: str,
+    how: Reading,
+    target: str,
+    drop: Sequence[str],
+    category: Sequence[str],
+    said: bool | None,
+    family: str,
+) -> TrainingRows:
+    """Return the rows of a file that have a target, and tell how its columns are read and what is probably not meant.
+
+    Raises:
+        Problem: If the file cannot be read, or a column is missing or cannot be used.
+    """
+    from natpn.estimators.numbers import choose_family
+
+    source, X, column = read_training(data, how, target, drop, category)
     y, rows = fit_targets(column, target, source, said)
     source.tell_bad()
     if len(y) < 2:
@@ -132,38 +237,34 @@ def fit_command(
     if len(rows) < X.num_rows:
         note(f"{X.num_rows - len(rows):,} of {X.num_rows:,} rows have no {target!r} and are left out")
         X = X.take(rows)
-    if y.dtype.kind == "f":
-        options["family"] = family or "auto"
-        check_support(choose_family(options["family"], y), (y, rows), target, source)
+    is_classes = y.dtype.kind != "f"
+    if is_classes and len(np.unique(y)) < 2:
+        raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
+    if not is_classes:
+        check_support(choose_family(family, y), (y, rows), target, source)
         hint = task_hint(y, target) if said is None else None
         if hint:
             note(hint)
-    elif len(np.unique(y)) < 2:
-        raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
     if is_first_process():
         with located(source, rows):
-            tell_columns(source, X, y, target, category)
-    train(X, y, target, drop, options, out, replace(source.written, units=source.units))
+            columns = TableTransform().fit(X).columns
+            say(f"columns of {source.name}, as they are read:")
+            for line in column_lines(columns, source.units):
+                say(line)
+            guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
+            for remark in remarks(X, y, target, columns, guessed, source.written):
+                note(remark)
+    return TrainingRows(X, y, target, is_classes, drop, replace(source.written, units=source.units))
 
 
 def read_training(
     data: str, how: Reading, target: str, drop: Sequence[str] = (), category: Sequence[str] = ()
 ) -> tuple[Source, Any, Any]:
-    """Return a file, its features with their types as a table, and the column to predict.
-
-    Raises:
-        Problem: If the file cannot be read, or a column is missing or cannot be used.
-    """
+    """Return a file, its features with their types as a table, and the column to predict."""
     import pyarrow as pa
 
     with opened(data, how) as source:
-        for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
-            source.check_column(option, name)
-        if target in drop:
-            raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
-        names = [name for name in source.names if name not in {*drop, target}]
-        if not names:
-            raise Problem(f"{source.name} has no columns to predict {target!r} from; add some.")
+        names = _features(source.names, source.name, target, drop, category)
         tables = [table for _, table in source.batches([*names, target])]
     table = pa.concat_tables(tables).combine_chunks()
     column = usable(table[target], target, source)
@@ -177,36 +278,8 @@ def _feature(values: Any, name: str, source: Source, is_category: bool) -> Any:
     return infer(values, name, source) if is_text(values.type) else values
 
 
-def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
-    """Print how each column is read, and what is probably not meant."""
-    columns = TableTransform().fit(X).columns
-    say(f"columns of {source.name}, as they are read:")
-    for line in column_lines(columns, source.units):
-        say(line)
-    guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
-    for remark in remarks(X, y, target, columns, guessed, source.written):
-        note(remark)
-
-
-def train(
-    X: Any,
-    y: NDArray[Any],
-    target: str,
-    drop: Sequence[str],
-    options: dict[str, Any],
-    out: str,
-    written: Written = PLAIN,
-) -> SavedModel | None:
-    """Fit a model, save it and tell its scores.
-
-    Args:
-        X: The features, as a pyarrow table.
-        y: The targets: float64 for numbers, and else labels.
-        target: Their name.
-        drop: The columns that were left out.
-        options: Parameters of the estimator.
-        out: Where to write the model.
-        written: How the file of the table writes values.
+def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel | None:
+    """Fit a model with parameters of the estimator, save it and tell its scores.
 
     Returns:
         The model; None in all processes but the first.
@@ -218,62 +291,80 @@ def train(
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
-    model = (NatPNRegressor if y.dtype.kind == "f" else NatPNClassifier)(**options, verbose=int(on_terminal()))
+    if rows.is_classes:
+        options = {name: value for name, value in options.items() if name != "family"}
+    model = (NatPNClassifier if rows.is_classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # the family is told below
-            model.fit(X, y)
+        # The family is told below.
+        with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()):
+            warnings.filterwarnings("default", category=UserWarning, module="natpn")
+            model.fit(rows.X, rows.y)
     finally:
         parallel.stop()
+    for warning in told:
+        note(str(warning.message))
     if not is_first_process():
         return None
     model.verbose = 0
-    saved = SavedModel(out, model, target, tuple(drop), targets_digest(y), written)
-    lines = list(_summary(saved, X, y, options.get("family") == "auto"))
+    fitted = None if rows.in_files else targets_digest(rows.y)
+    saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written)
+    lines = list(_summary(saved, rows, options.get("family") == "auto"))
     write_model(saved)
     for line in lines:
         say(line)
-    if len(y) < FEW_ROWS:
+    if not rows.in_files and len(rows.y) < FEW_ROWS:
         note(
-            f"{len(y)} rows are few: scores of {len(model.held_out_) or len(y)} rows say little, and intervals and "
-            f"alarms are rough below {FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
+            f"{len(rows.y)} rows are few: scores of {len(model.held_out_) or len(rows.y)} rows say little, and "
+            f"intervals and alarms are rough below {FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
         )
     say(f"model   {out}")
     return saved
 
 
-def _summary(saved: SavedModel, X: Any, y: NDArray[Any], picked: bool) -> Iterator[str]:
+def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[str]:
     """Yield what a model predicts, how many rows it was fitted on, and its scores.
 
-    Args:
-        saved: The model.
-        X: The features of the fit.
-        y: The targets.
-        picked: Whether the family was picked by the targets.
+    `picked` says whether the targets have picked the family.
     """
     from natpn.report.same_answer import baselines
-    from natpn.report.scores import scores
+    from natpn.report.scores import judge_answers, totals
 
-    model, units = saved.estimator, saved.written.units
-    unit = f" in {units[saved.target]}" if saved.target is not None and saved.target in units else ""
-    what = f"numbers{unit}" if y.dtype.kind == "f" else f"{len(model.classes_)} classes"
+    model, columns, unit = saved.estimator, saved.table.columns, saved.written.units.get(rows.target)
+    if rows.in_files:
+        yield "columns, as they are read:"
+        yield from column_lines(columns, {})
+    what = f"{len(model.classes_)} classes" if rows.is_classes else f"numbers in {unit}" if unit else "numbers"
     why = f", for {model.family_.suits}" if picked else ""
-    yield f"target  {saved.target}: {what}, family {model.family_!r}{why}"
-    held_out = model.held_out_
-    by_whom = " by one network or another" if model.folds_ else ""
-    number = f"{len(held_out):,}" if len(held_out) else "none"
-    yield f"rows    {model.n_rows_:,} to fit, {number} held out{by_whom}; {X.num_columns:,} columns"
-    scored = held_out if len(held_out) else np.arange(len(y))
-    if model.folds_:
+    yield f"target  {rows.target}: {what}, family {model.family_!r}{why}"
+    parts, are_held_out = _scored(model, rows)
+    judged = [totals(judge_answers(answers, y)) for answers, y in parts]
+    truth = np.concatenate([y for _, y in parts])
+    number = f"{len(truth):,}" if are_held_out else "none"
+    by_whom = " by one network or another" if len(parts) > 1 else ""
+    yield f"rows    {model.n_rows_:,} to fit, {number} held out{by_whom}; {len(columns):,} columns"
+    if len(parts) > 1:
         yield "scores of single networks, on the rows that each held out; together they mostly do better:"
-        judged = [scores(model.member(i), X.take(rows), y[rows]) for i, rows in enumerate(model.folds_)]
-        found = {name: float(np.mean([each[name] for each in judged])) for name in judged[0]}
+    elif are_held_out:
+        yield "scores on the rows that were held out, which also told when to stop:"
     else:
-        if len(held_out):
-            yield "scores on the rows that were held out, which also told when to stop:"
-        else:
-            yield "scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:"
-        found = scores(model, X.take(scored), y[scored])
-    dates = [field.name for field in X.schema if str(field.type).startswith(("date", "timestamp"))]
-    if dates and len(held_out):
+        yield "scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:"
+    dates = [column.name for column in columns if isinstance(column, DateColumn)]
+    if dates and are_held_out:
         yield f"(they are no later in {dates[0]!r} than the others; score later rows with natpn evaluate)"
-    yield from score_lines(found, baselines(model, y[scored]), model)
+    found = {name: float(np.mean([each[name] for each in judged])) for name in judged[0]}
+    yield from score_lines(found, baselines(model, truth), model)
+
+
+def _scored(model: Any, rows: TrainingRows) -> tuple[list[tuple[Any, Any]], bool]:
+    """Return the answers to score and their targets, for each network that held out rows; and whether any were."""
+    if rows.in_files:
+        x, y, folds = model.held_out_rows
+        if folds is None:
+            return [([model.model_.answer_encoded(x)], y)], True
+        owns = [(folds == i).numpy() for i in range(model.n_networks_)]
+        return [([model.model_.member(i).answer_encoded(x[own])], y[own]) for i, own in enumerate(owns)], True
+    X, y = rows.X, rows.y
+    if model.folds_:
+        return [(model.member(i).answers(X.take(own)), y[own]) for i, own in enumerate(model.folds_)], True
+    own = model.held_out_ if len(model.held_out_) else np.arange(len(y))
+    return [(model.answers(X.take(own)), y[own])], bool(len(model.held_out_))

@@ -13,7 +13,7 @@ from natpn.choices import check_choice, listed
 from natpn.cli.advice import lookalike
 from natpn.cli.cell_texts import infer, is_text, read_texts, texts_of
 from natpn.cli.formats import Source
-from natpn.cli.printing import Problem, note
+from natpn.cli.writing import Problem, note
 from natpn.tabular import BooleanColumn, NumberColumn
 from natpn.tabular.cells import is_missing, text_of
 from natpn.tabular.column_kinds import OTHER, kind_of_texts
@@ -46,13 +46,7 @@ def said_classes(task: str | None, family: str | None) -> bool | None:
 
 
 def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Targets:
-    """Return the targets of a fit: labels, or numbers as float64.
-
-    Args:
-        column: The column.
-        name: Its name.
-        source: The file.
-        said: Whether they are classes, by the options; None if they leave it open.
+    """Return the targets of a fit: labels, or numbers as float64; the options may have said whether they are classes.
 
     Raises:
         Problem: If they can be neither.
@@ -76,13 +70,7 @@ def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Ta
 
 
 def number_targets(column: Any, name: str, source: Source, in_fit: bool = False) -> Targets:
-    """Return a column as numbers; true is 1.
-
-    Args:
-        column: The column.
-        name: Its name.
-        source: The file.
-        in_fit: Whether texts have to be numbers only because the options say so; then their unit is found too.
+    """Return a column as numbers; true is 1. In a fit texts are numbers because the options say so, and show a unit.
 
     Raises:
         Problem: If a value is no number.
@@ -170,7 +158,6 @@ def _without_categories(column: Any) -> Any:
     """Return categories as what they are categories of."""
     import pyarrow as pa
 
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 

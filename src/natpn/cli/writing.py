@@ -1,26 +1,138 @@
-"""Files that commands write, by the rule of `natpn.outputs`: CSV and Parquet by pyarrow, and pages."""
+"""What commands say and write: results, notes, problems that end them, and files by the rule of `natpn.outputs`."""
 
 import contextlib
 import csv
+import errno
 import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Self
 
+import click
+
 from natpn import outputs
-from natpn.cli.printing import of_system
-from natpn.cli.streams import as_input
 from natpn.outputs import Kind
 
+LISTED = 30  # columns
+_LONGEST = 40  # characters of a name
+_CURES = {
+    errno.ENOSPC: "the disk is full; free some space or write elsewhere",
+    errno.EDQUOT: "your quota on the disk is used up; free some space or write elsewhere",
+    errno.EACCES: "permission denied; change its permissions or choose another place",
+    errno.EPERM: "not permitted; change its permissions or choose another place",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.ENOENT: "there is no such file or directory; check the path",
+    errno.EISDIR: "it is a directory; name a file",
+    errno.ENOTDIR: "a part of the path is a file, not a directory; check the path",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
 GROUP = 1 << 16  # rows that Parquet keeps together
 # A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
 FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
 _LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # columns of all predictions
 _PREDICTED = re.compile(rf"prediction(_\d+)?|lower|upper|p_.*|{'|'.join(_LAST)}", re.DOTALL)
 _MARK = b"natpn.predictions"  # in the metadata of Parquet
+
+
+class Problem(click.ClickException):
+    """Bad input: the command ends with this sentence and exit code 2."""
+
+    exit_code = 2
+
+
+def of_system(error: OSError, path: str | None = None) -> Problem:
+    """Return an error of the operating system as a sentence with the cure."""
+    where = path or error.filename
+    cure = _CURES.get(error.errno or 0, error.strerror or str(error))
+    return Problem(f"{where}: {cure}." if where else f"{cure}.")
+
+
+def part(module: str, name: str, extra: str) -> Any:
+    """Return a function of a part of natpn that may not be installed.
+
+    Raises:
+        Problem: If it is not; with the command that installs it.
+    """
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        missing = error.name if isinstance(error, ImportError) else None
+        what = f"{missing} is not installed" if missing else f"this natpn has no {module}.{name}"
+        raise Problem(f"{what}; in a clone of natpn, run: pip install '.[{extra}]'") from None
+
+
+# Lines.
+
+
+def is_first_process() -> bool:
+    """Say whether this process prints and writes: the only one, or the first of those that `torchrun` started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def on_terminal() -> bool:
+    """Say whether a person watches, so that a progress bar makes sense."""
+    return is_first_process() and sys.stderr.isatty()
+
+
+def say(line: str = "") -> None:
+    """Print a line, in the first process only."""
+    if is_first_process():
+        click.echo(line)
+
+
+def note(line: str) -> None:
+    """Print a remark to standard error, in the first process only."""
+    if is_first_process():
+        click.echo(f"note: {line}", err=True)
+
+
+def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) -> Iterator[str]:
+    """Yield a line for each score: its name, its value, that of the same answer for every row, and what it means."""
+    from natpn.report.same_answer import baseline_words
+    from natpn.report.scores import METRICS
+
+    width = max(map(len, scores))
+    yield f"  {'':<{width}}  {'model':>10}  {'baseline':>10}"
+    for name, value in scores.items():
+        other = f"{same[name]:.4g}" if name in same else ""
+        yield f"  {name:<{width}}  {value:>10.4g}  {other:>10}  {METRICS[name].meaning}"
+    yield f"  The baseline is the same answer for every row: {baseline_words(model)}."
+    if "precision" in scores:
+        yield f"  Of the two classes, {str(model.classes_[1])!r} is the second."
+
+
+def column_lines(columns: Sequence[Any], units: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each of the first columns: its name, its kind, what it holds and the share missing; then a sum.
+
+    `units` are those of the columns that have one, by name.
+    """
+    cells = []
+    for column in columns[:LISTED]:
+        name = _printable(column.name)
+        short = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+        kind = column.words[0] + (f", in {units[column.name]}" if column.name in units else "")
+        missing = f"{100 * column.missing:.2g} % missing" if 0 < column.missing < 1 else ""
+        cells.append((short, kind, _printable(column.facts), missing))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+    rest = Counter(column.words for column in columns[LISTED:])
+    if rest:
+        counts = ", ".join(f"{number:,} {words[number > 1]}" for words, number in rest.items())
+        yield f"  and {rest.total():,} more: {counts}"
+
+
+def _printable(text: str) -> str:
+    """Return a text of a file so that it stays in its line and does nothing to a terminal."""
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+# Files.
 
 
 def _are_predictions(file: IO[bytes]) -> bool:
@@ -38,21 +150,17 @@ def _are_predictions(file: IO[bytes]) -> bool:
     return all(map(_PREDICTED.fullmatch, own)) and not set(own).isdisjoint(_LAST)
 
 
-def _is_page(file: IO[bytes]) -> bool:
-    return b'<meta name="generator" content="natpn ' in file.read(1 << 10)
-
-
 PREDICTIONS = Kind("a file of predictions that natpn wrote", _are_predictions)
-PAGE = Kind("a page that natpn wrote", _is_page)
+PAGE = Kind("a page that natpn wrote", lambda file: b'<meta name="generator" content="natpn ' in file.read(1 << 10))
+
+
+def as_input(path: str) -> str:
+    """Return a name for the operating system, whose standard input may be a file too."""
+    return "/dev/stdin" if path == "-" else path
 
 
 def check_output(out: str, kind: Kind, *inputs: str | None) -> None:
-    """Raise if a file cannot be written there, before time is spent on it.
-
-    Args:
-        out: The file, "-" for standard output.
-        kind: What it will be.
-        inputs: What is read, "-" for standard input.
+    """Raise if a file cannot be written there, before time is spent on it; "-" is standard output, and input.
 
     Raises:
         Problem: If its directory cannot be written.
@@ -72,9 +180,7 @@ def check_output(out: str, kind: Kind, *inputs: str | None) -> None:
 def open_output(path: str, kind: Kind) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name when the block ends well, and not at all otherwise.
 
-    Args:
-        path: The file, "-" for standard output.
-        kind: What it will be; only a file of the same kind is replaced.
+    Only a file of the same kind is replaced; "-" is standard output.
 
     Raises:
         Problem: If it cannot be written.
@@ -183,11 +289,6 @@ class TableWriter:
         if self._held:
             self._writer.write_table(pa.concat_tables(self._held))
         self._held = []
-
-
-def is_parquet(path: str, form: str | None) -> bool:
-    """Say whether a file is to be Parquet: by the form that was asked for, else by its name."""
-    return form == "parquet" if form else Path(path).suffix in (".parquet", ".pq")
 
 
 def _harmless(text: str) -> str:
