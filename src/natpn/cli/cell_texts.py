@@ -79,11 +79,7 @@ def is_text(kind: Any) -> bool:
 
 
 def usable(values: Any, name: str, source: Source) -> Any:
-    """Return a column of any type, in one piece, without the values that stand for missing ones in its file.
-
-    Raises:
-        Problem: If its cells are neither numbers nor texts nor dates.
-    """
+    """Return a column of any type, in one piece, without the values that stand for missing ones in its file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
@@ -124,9 +120,6 @@ def infer(values: Any, name: str, source: Source) -> Any:
     """Return a column of texts as what it holds, and put down the unit of numbers in the source.
 
     Texts of Parquet are categories, unless nearly all are numbers.
-
-    Raises:
-        Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
     written = source.written
     numbers = _plain_numbers(values, written) if source.texts else None
@@ -142,25 +135,21 @@ def infer(values: Any, name: str, source: Source) -> Any:
         _refuse_separators(texts, written, unit)
     if kind == OTHER:
         return as_categories(values, source)
-    if wrong and not source.bad_are_missing:
-        spot, text = texts.first(wrong)
-        fact = column.why_unlike(text, written, unit)
-        na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
-        raise Problem(
-            f"{spot}: {fact}, but most of the column is; correct it, leave it empty, {na}say --bad-cells missing, or "
-            f"say --category {shlex.quote(name)} if they are names."
-        )
     if column.numeric and unit:
         source.units[name] = unit
-    return _typed(texts, column, partial(column.parse, written=written, unit=unit), wrong, source)
+
+    def complaint(text: str) -> str:
+        na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
+        return (
+            f"{column.why_unlike(text, written, unit)}, but most of the column is; correct it, leave it empty, {na}say "
+            f"--bad-cells missing, or say --category {shlex.quote(name)} if they are names."
+        )
+
+    return _typed(texts, column, partial(column.parse, written=written, unit=unit), wrong, source, complaint)
 
 
 def convert(values: Any, column: Column, name: str, source: Source, first: int = 0) -> Any:
-    """Return a column as the model knows it, from row `first` on; what the model reads itself is left as it is.
-
-    Raises:
-        Problem: If a text is not of the column's kind.
-    """
+    """Return a column as the model knows it, from row `first` on; what the model reads itself is left as it is."""
     if not is_text(values.type) or column.keeps_texts:
         return values
     read = partial(column.read_text, written=source.written)
@@ -179,20 +168,14 @@ def read_texts(
     first: int = 0,
     cure: str = "say --bad-cells missing",
 ) -> Any:
-    """Return texts, from row `first` on, as values of a kind; `read` reads one, and raises a ValueError if it cannot.
-
-    Raises:
-        Problem: If one is not of that kind; with the cure.
-    """
+    """Return texts, from row `first` on, as values of a kind; `read` reads one, or raises a ValueError."""
     numbers = _plain_numbers(values, source.written) if kind.numeric else None
     if numbers is not None:
         return numbers
     texts = texts_of(values, name, lambda row: source.place(first + row))
     wrong = [text for text in texts.distinct if _fails(read, text)]
-    if wrong and not source.bad_are_missing:
-        spot, text = texts.first(wrong)
-        raise Problem(f"{spot}: {_fails(read, text)}, as is needed there; correct it, leave it empty, or {cure}.")
-    return _typed(texts, kind, read, wrong, source)
+    needed = f"as is needed there; correct it, leave it empty, or {cure}."
+    return _typed(texts, kind, read, wrong, source, lambda text: f"{_fails(read, text)}, {needed}")
 
 
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
@@ -204,12 +187,22 @@ def _fails(read: Callable[[str], Any], text: str) -> str | None:
     return None
 
 
-def _typed(texts: Texts, kind: type[Column], read: Callable[[str], Any], wrong: list[str], source: Source) -> Any:
-    """Return texts as values, and those that are wrong as missing ones."""
+def _typed(
+    texts: Texts,
+    kind: type[Column],
+    read: Callable[[str], Any],
+    wrong: list[str],
+    source: Source,
+    complaint: Callable[[str], str],
+) -> Any:
+    """Return texts as values; those that are wrong are refused with a complaint, or counted and missing."""
+    if wrong:
+        spot, first = texts.first(wrong)
+        if not source.bad_are_missing:
+            raise Problem(f"{spot}: {complaint(first)}")
+        source.count_bad(texts.name, sum(texts.counts[text] for text in wrong), first.strip())
     left_out = set(wrong)
     found = {text: read(text) for text in texts.distinct if text not in left_out}
-    if wrong:
-        source.count_bad(texts.name, sum(texts.counts[text] for text in wrong), texts.first(wrong)[1].strip())
     return texts.mapped(found, _arrow(kind.arrow_of(value for value in found.values() if value is not None)))
 
 

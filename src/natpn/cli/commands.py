@@ -108,11 +108,7 @@ class PaperCommand(click.Command):
     """A command of natpn-paper, which is imported when it is called."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Return the context of the command itself, which click then runs.
-
-        Raises:
-            Problem: If natpn-paper is not installed; with the command that installs it.
-        """
+        """Return the context of the command itself, which click then runs."""
         try:
             from natpn_paper.reproduce import reproduce as command
         except ModuleNotFoundError as error:

@@ -16,17 +16,17 @@ from natpn.cli.writing import (
     Problem,
     TableWriter,
     check_output,
-    names_of_columns,
-    of_system,
+    columns_and_mark,
     open_output,
     say,
+    system_errors,
     write_text,
 )
 from natpn.outputs import Kind
 
 UNSEEN = 8  # and 9
 PIXELS = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-DIGITS = Kind("the digits of natpn demo", lambda file: names_of_columns(file) == ["written", *PIXELS])
+DIGITS = Kind("the digits of natpn demo", lambda file: columns_and_mark(file)[0] == ["written", *PIXELS])
 FLAT = ("flat", "area", "district", "lift", "built", "rent")
 DISTRICTS = ("old town", "hills", "station")
 
@@ -111,12 +111,7 @@ def _write_new(path: str, known: Any, labels: Any, other: Any, others: Any) -> N
 
 
 def write_tables(place: str) -> None:
-    """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is.
-
-    Raises:
-        Problem: If the directory cannot be written.
-        ValueError: If one of them is there with other content.
-    """
+    """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is."""
     random = Random(0)
     flats, test, new = (list(_flats(random, n, DISTRICTS, (30, 150))) for n in (600, 200, 18))
     harbour = list(_flats(random, 202, ("harbour",), (120, 400)))
@@ -129,10 +124,8 @@ def write_tables(place: str) -> None:
     }
     if os.path.exists(place) and not os.path.isdir(place):
         raise Problem(f"{place} is a file; choose a directory for --tables.")
-    try:
+    with system_errors(place):
         os.makedirs(place, exist_ok=True)
-    except OSError as error:
-        raise of_system(error, place) from None
     for name, (text, _) in tables.items():
         check_output(os.path.join(place, name), _exactly(text))
     for name, (text, meaning) in tables.items():

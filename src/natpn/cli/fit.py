@@ -46,12 +46,13 @@ _CELL = 40  # bytes that a fit in memory needs for a cell
     show_default=True,
     help="The answer for rows unlike all others: what the targets as a whole say, or the paper's wide prior.",
 )
-@click.option("--ensemble", type=click.IntRange(1), help="How many networks.  [default: 2]")
+@click.option("--ensemble", "ensemble_size", type=click.IntRange(1), help="How many networks.  [default: 2]")
 @drop_option
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @reading_options
 @click.option(
     "--seed",
+    "random_state",
     type=click.IntRange(0, 2**31 - 1),
     default=0,
     show_default=True,
@@ -66,23 +67,20 @@ _CELL = 40  # bytes that a fit in memory needs for a cell
     metavar="SIZE",
     help="How much memory may be used; more data than that is read in pieces.",
 )
-@click.option("--checkpoint", metavar="DIRECTORY", help="Where to note how far training is, and to go on from.")
+@click.option(
+    "--checkpoint", "checkpoint_dir", metavar="DIRECTORY", help="Where to note how far training is, and to go on from."
+)
 def fit_command(
     data: tuple[str, ...],
     target: str,
     out: str,
     task: str | None,
     family: str | None,
-    prior: str,
-    ensemble: int | None,
     drop: tuple[str, ...],
     category: tuple[str, ...],
     how: Reading,
-    seed: int,
-    max_epochs: int | None,
-    device: str,
     memory: str,
-    checkpoint: str | None,
+    **options: Any,
 ) -> None:
     """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
 
@@ -109,28 +107,17 @@ def fit_command(
         raise Problem("Options that say how values are written are for single files; leave them out.")
     if is_first_process():
         check_model_place(out, *data)
-    options = {
-        "family": family or "auto",
-        "prior": prior,
-        "ensemble_size": ensemble or "auto",
-        "max_epochs": max_epochs,
-        "random_state": seed,
-        "device": device,
-        "checkpoint_dir": checkpoint,
-    }
+    family = family or "auto"
     if in_files:
         rows = _rows_of_files(data, target, drop, category, said, most)
     else:
-        rows = _rows_of_table(data[0], how, target, drop, category, said, family or "auto")
-    train(rows, options, out)
+        rows = _rows_of_table(data[0], how, target, drop, category, said, family)
+    options["ensemble_size"] = options["ensemble_size"] or "auto"
+    train(rows, options | ({} if rows.is_classes else {"family": family}), out)
 
 
 def bytes_of(size: str) -> int:
-    """Return what a text such as "2GB" or "500M" stands for.
-
-    Raises:
-        Problem: If it is no size, or too small to work with.
-    """
+    """Return what a text such as "2GB" or "500M" stands for."""
     parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", size.upper())
     if parts is None:
         raise Problem(f"--memory {size}: expected a size such as 2GB or 500MB.")
@@ -212,19 +199,9 @@ def _rows_of_files(
 
 
 def _rows_of_table(
-    data: str,
-    how: Reading,
-    target: str,
-    drop: Sequence[str],
-    category: Sequence[str],
-    said: bool | None,
-    family: str,
+    data: str, how: Reading, target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, family: str
 ) -> TrainingRows:
-    """Return the rows of a file that have a target, and tell how its columns are read and what is probably not meant.
-
-    Raises:
-        Problem: If the file cannot be read, or a column is missing or cannot be used.
-    """
+    """Return the rows of a file that have a target; tell how its columns are read, and what is probably not meant."""
     from natpn.estimators.numbers import choose_family
 
     source, X, column = read_training(data, how, target, drop, category)
@@ -268,22 +245,17 @@ def read_training(
         tables = [table for _, table in source.batches([*names, target])]
     table = pa.concat_tables(tables).combine_chunks()
     column = usable(table[target], target, source)
-    return source, pa.table({name: _feature(table[name], name, source, name in category) for name in names}), column
-
-
-def _feature(values: Any, name: str, source: Source, is_category: bool) -> Any:
-    values = usable(values, name, source)
-    if is_category:
-        return as_categories(values, source)
-    return infer(values, name, source) if is_text(values.type) else values
+    features = {name: usable(table[name], name, source) for name in names}
+    for name, values in features.items():
+        if name in category:
+            features[name] = as_categories(values, source)
+        elif is_text(values.type):
+            features[name] = infer(values, name, source)
+    return source, pa.table(features), column
 
 
 def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel | None:
-    """Fit a model with parameters of the estimator, save it and tell its scores.
-
-    Returns:
-        The model; None in all processes but the first.
-    """
+    """Fit a model with parameters of the estimator, save it, tell its scores and return it, in the first process."""
     import torch
 
     from natpn import parallel
@@ -291,8 +263,6 @@ def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel |
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
-    if rows.is_classes:
-        options = {name: value for name, value in options.items() if name != "family"}
     model = (NatPNClassifier if rows.is_classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
     try:
         # The family is told below.
@@ -322,10 +292,7 @@ def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel |
 
 
 def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[str]:
-    """Yield what a model predicts, how many rows it was fitted on, and its scores.
-
-    `picked` says whether the targets have picked the family.
-    """
+    """Yield what a model predicts, by a family that the targets may have picked, its rows and its scores."""
     from natpn.report.same_answer import baselines
     from natpn.report.scores import judge_answers, totals
 

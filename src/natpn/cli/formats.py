@@ -68,11 +68,7 @@ class Source(ABC):
             raise Problem(f"{self.name} has no columns; add some.")
 
     def batches(self, columns: list[str], what: str = "read") -> Iterator[tuple[int, Any]]:
-        """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far `what` is.
-
-        Raises:
-            Problem: If the file is damaged, or has no rows.
-        """
+        """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far `what` is."""
         from tqdm import tqdm
 
         first = 0
@@ -245,11 +241,7 @@ def open_csv(
     written: Written,
     again: Callable[[], contextlib.AbstractContextManager[Stream]] | None,
 ) -> Source:
-    """Return the table in a CSV file, given its bytes in UTF-8 and how many there are, if that is known.
-
-    Raises:
-        Problem: If it is no text, or has no header.
-    """
+    """Return the table in a CSV file, given its bytes in UTF-8 and how many there are, if that is known."""
     if stream.peek(3) == b"\xef\xbb\xbf":
         stream.read(3)
     head = stream.peek(_HEAD)
@@ -309,11 +301,7 @@ class ParquetFile(Source):
 
 
 def open_parquet(name: str, file: IO[bytes], written: Written) -> Source:
-    """Return the table in a Parquet file, which must be seekable.
-
-    Raises:
-        Problem: If it is damaged.
-    """
+    """Return the table in a Parquet file, which must be seekable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from natpn.choices import check_choice, did_you_mean, listed
 from natpn.cli.cell_texts import convert, usable
 from natpn.cli.formats import FileOfMany, Source, without_views
-from natpn.cli.writing import Problem, as_input, of_system
+from natpn.cli.writing import Problem, as_input, system_errors
 from natpn.tabular import CellError, ColumnsError
 from natpn.tabular.texts import find_number
 from natpn.tabular.written import PLAIN, Written
@@ -59,44 +59,24 @@ class SavedModel:
 
 
 def check_model_place(out: str, *inputs: str) -> None:
-    """Raise if a model cannot be written to a directory, before time is spent on it; "-" is standard input.
-
-    Raises:
-        Problem: If its directory cannot be written.
-        ValueError: If something else is there, or it is, holds or lies in what is read.
-    """
+    """Raise if a model cannot be written to a directory, before time is spent on it; "-" is standard input."""
     from natpn.model.files import check
 
-    try:
+    with system_errors(out):
         check(out, *map(as_input, inputs))
-    except OSError as error:
-        raise of_system(error, out) from None
 
 
 def write_model(saved: SavedModel) -> None:
     """Write a model, whole or not at all; one that is there is replaced."""
     from natpn.estimators.saving import save
 
-    table = {
-        "target": saved.target,
-        "dropped": list(saved.dropped),
-        "fitted": saved.fitted,
-        "written": saved.written.to_config(),
-    }
-    try:
-        save(saved.estimator, saved.path, table)
-    except OSError as error:
-        raise of_system(error, saved.path) from None
+    table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+    with system_errors(saved.path):
+        save(saved.estimator, saved.path, table | {"written": saved.written.to_config()})
 
 
 def read_model(path: str) -> SavedModel:
-    """Read a model.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is damaged.
-        Problem: If it does not take tables.
-    """
+    """Read a model."""
     from natpn.estimators.loading import load_with_table
     from natpn.model import TableInputs
 
@@ -109,11 +89,7 @@ def read_model(path: str) -> SavedModel:
 
 
 def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:
-    """Return the columns of a file that the model needs, in its order; those in `keep` are used for something else.
-
-    Raises:
-        Problem: If one is missing, or there is one too many.
-    """
+    """Return the columns of a file that the model needs, in its order; those in `keep` are used for something else."""
     for name in drop:
         source.check_column("drop", name)
     needed = set(saved.table.feature_names) if saved.table.named else set()
@@ -159,11 +135,7 @@ def prepare_batch(saved: SavedModel, names: list[str], table: Any, source: Sourc
 
 @contextlib.contextmanager
 def located(source: Source, rows: Sequence[int] | NDArray[np.intp]) -> Iterator[None]:
-    """Word errors of the library about a table in terms of the file, in which its rows have these numbers.
-
-    Raises:
-        Problem: With the place in the file.
-    """
+    """Word errors of the library about a table in terms of the file, in which its rows have these numbers."""
     try:
         yield
     except CellError as error:
@@ -197,25 +169,19 @@ class Request:
                 check_choice("--columns", name, known)
 
     def match(self, saved: SavedModel, source: Source) -> list[str]:
-        """Return the columns of a file that the model needs, in its order.
-
-        Raises:
-            Problem: If one is missing, or there is one too many.
-        """
-        keep = [self.identifier] if self.identifier else []
-        for name in keep:
-            source.check_column("id", name)
-        return match_features(saved, source, self.drop, keep)
+        """Return the columns of a file that the model needs, in its order."""
+        if self.identifier:
+            source.check_column("id", self.identifier)
+        return match_features(saved, source, self.drop, [self.identifier] if self.identifier else [])
 
     def predict(self, saved: SavedModel, source: Source) -> Iterator[Any]:
         """Yield tables of predictions of the rows of a file, in the same order."""
-        keep = [self.identifier] if self.identifier else []
         names = self.match(saved, source)
-        for first, batch in source.batches(list(dict.fromkeys([*keep, *names])), "predict"):
+        needed = dict.fromkeys([self.identifier, *names] if self.identifier else names)
+        for first, batch in source.batches(list(needed), "predict"):
             table = prepare_batch(saved, names, batch, source, first)
             with located(source, range(first, first + batch.num_rows)):
-                answers = saved.estimator.predict_dist(table)
-                found = answers.columns(self.coverage, self.columns)
+                found = saved.estimator.predict_dist(table).columns(self.coverage, self.columns)
             yield self._frame(found, table, batch)
 
     def predict_nothing(self, saved: SavedModel, source: FileOfMany) -> Any:

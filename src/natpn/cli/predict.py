@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -33,11 +33,12 @@ from natpn.cli.writing import (
     Problem,
     TableWriter,
     check_output,
+    columns_and_mark,
     of_system,
     on_terminal,
     open_output,
-    read_mark,
     say,
+    system_errors,
 )
 
 if TYPE_CHECKING:  # it imports pyarrow, which help does not need
@@ -96,14 +97,11 @@ def predict_command(
     model: str,
     data: tuple[str, ...],
     out: str,
-    identifier: str | None,
-    drop: tuple[str, ...],
-    coverage: float,
     how: Reading,
     form: str | None,
-    columns: tuple[str, ...] | None,
     jobs: int | None,
     shard: tuple[int, int] | None,
+    **asked: Any,
 ) -> None:
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
 
@@ -121,7 +119,7 @@ def predict_command(
       cat new.csv | natpn predict rent - | head
       natpn predict rent flats/ --out predictions/ --jobs 4
     """
-    request = Request(drop, identifier, coverage, columns)
+    request = Request(**asked)
     if are_many(data):
         if form == "csv":
             raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
@@ -135,8 +133,8 @@ def predict_command(
     request.check(saved)
     as_parquet = form == "parquet" if form else Path(out).suffix in (".parquet", ".pq")
     with opened(data[0], how, saved.written) as source:
-        request.match(saved, source)
-        mark = None if columns is None else ""
+        request.match(saved, source)  # before the output is begun
+        mark = None if request.columns is None else ""
         with open_output(out, PREDICTIONS) as file, TableWriter(file, as_parquet, mark) as writer:
             for frame in request.predict(saved, source):
                 writer.write(frame)
@@ -157,18 +155,14 @@ class Task:
         return self.files.paths[0]
 
     def is_done(self) -> bool:
-        """Say whether the predictions are there, and made from the same file in the same way.
-
-        Raises:
-            ValueError: If something else is there.
-        """
+        """Say whether the predictions are there, and made from the same file in the same way."""
         import pyarrow.parquet as pq
 
         outputs.check_file(self.out, PREDICTIONS)
         if not self.out.exists() or not self.out.stat().st_size:
             return False
         with self.out.open("rb") as file:
-            if read_mark(file) != self.mark:
+            if columns_and_mark(file)[1] != self.mark:
                 return False
             rows: int = pq.ParquetFile(file).metadata.num_rows
         return rows == self.files.n_rows
@@ -191,10 +185,8 @@ class Worker:
     def predict(self, saved: SavedModel, task: Task, tell: Callable[[int], object]) -> Bad:
         """Predict a file, tell how many rows are done whenever some are, and return cells that counted as missing."""
         source = self.open(task.files, saved)
-        try:
+        with system_errors(str(task.out.parent)):
             task.out.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise of_system(error, str(task.out.parent)) from None
         with open_output(str(task.out), PREDICTIONS) as file, TableWriter(file, True, task.mark) as writer:
             for frame in self.request.predict(saved, source):
                 writer.write(frame)
@@ -288,11 +280,7 @@ def _count(number: int) -> str:
 
 
 def _by_processes(worker: Worker, tasks: list[Task], jobs: int, tell: Callable[[int], object]) -> Iterator[Bad]:
-    """Deal files out to processes, the largest first, and yield what each says when it is done.
-
-    Raises:
-        Problem: If a file cannot be predicted, or its process died; all processes are ended then.
-    """
+    """Deal files out to processes, the largest first, and yield what each says when it is done."""
     waiting = sorted(tasks, key=lambda task: task.files.n_rows)
     context = multiprocessing.get_context("spawn")
     processes: dict[Connection, BaseProcess] = {}

@@ -10,6 +10,7 @@ import datetime
 import glob
 import gzip
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -27,7 +28,7 @@ import click
 
 from natpn.choices import did_you_mean, listed
 from natpn.cli.formats import PART, ROWS, Source, Stream, column_names, open_csv, open_parquet
-from natpn.cli.writing import Problem, note, of_system
+from natpn.cli.writing import Problem, note, system_errors
 from natpn.tabular.cells import text_of
 from natpn.tabular.written import PLAIN, Written
 
@@ -71,11 +72,7 @@ class Reading:
     sheet: str | None = None
 
     def over(self, remembered: Written) -> Written:
-        """Return how values are written: as the options say, and where they say nothing as it was in the fit.
-
-        Raises:
-            Problem: If an option is wrong.
-        """
+        """Return how values are written: as the options say, and where they say nothing as it was in the fit."""
         try:
             return replace(remembered, **self.written)
         except ValueError as error:
@@ -115,11 +112,7 @@ def check_data(*paths: str | None) -> None:
 
 @contextlib.contextmanager
 def opened(path: str, how: Reading = Reading(), remembered: Written = PLAIN) -> Iterator[Source]:  # noqa: B008
-    """Open a CSV, Parquet or Excel file, "-" for standard input; values are as `remembered` where no option says more.
-
-    Raises:
-        Problem: If there is none, it is empty, or it is none of these.
-    """
+    """Open a CSV, Parquet or Excel file, "-" for standard input; what no option says is as it was in the fit."""
     name = "standard input" if path == "-" else path
     written = how.over(remembered)
     with contextlib.ExitStack() as stack:
@@ -166,14 +159,7 @@ def _check_text(name: str, path: str, head: bytes, written: Written) -> None:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a file holds, unpacked.
-
-    Attributes:
-        stream: Its bytes, to be read once.
-        on_disk: Returns them as a file that can be read from its end.
-        size: How many there are; None if that is not known.
-        is_excel: Whether it is an Excel file.
-    """
+    """What a file holds, unpacked: bytes to be read once, or as a file on the disk, and their number if it is known."""
 
     stream: Stream
     on_disk: Callable[[], IO[bytes]]
@@ -184,10 +170,8 @@ class _Content:
 def _open_content(path: str, name: str, stack: contextlib.ExitStack) -> _Content:
     """Open a file, which the stack closes, and unpack it if it is packed."""
     check_data(path)
-    try:
+    with system_errors(path):
         raw: IO[bytes] = sys.stdin.buffer if path == "-" else stack.enter_context(open(path, "rb"))  # noqa: SIM115
-    except OSError as error:
-        raise of_system(error, path) from None
     stream = Stream(raw.read)
     head = stream.peek(8)
 
@@ -201,10 +185,8 @@ def _open_content(path: str, name: str, stack: contextlib.ExitStack) -> _Content
         unpacked = _unpacked(gzip.GzipFile(fileobj=stream), name, "gzip")
     elif head.startswith(_ZIP):
         disk = on_disk()
-        try:
+        with _unpacking(name, "zip"):
             archive = stack.enter_context(zipfile.ZipFile(disk))
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise _damaged(name, "zip", error) from None
         if "xl/workbook.xml" in archive.namelist():
             return _Content(stream, lambda: disk, is_excel=True)
         unpacked = _only_file(archive, name)
@@ -217,8 +199,7 @@ def _open_content(path: str, name: str, stack: contextlib.ExitStack) -> _Content
 def _copied(stream: Stream, stack: contextlib.ExitStack) -> IO[bytes]:
     """Return a stream as a file on the disk, for what is read from its end."""
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-    while part := stream.read(PART):
-        copy.write(part)
+    shutil.copyfileobj(stream, copy, PART)
     copy.seek(0)
     return copy
 
@@ -235,26 +216,28 @@ def _only_file(archive: zipfile.ZipFile, name: str) -> Stream:
         raise Problem(f"{name} {held}; expected one: unpack it and name the file to read.")
     if files[0].flag_bits & 1:
         raise Problem(f"{name} has a password; unpack it and name the file to read.")
-    try:
+    with _unpacking(name, "zip"):
         return _unpacked(archive.open(files[0]), name, "zip")
-    except (zipfile.BadZipFile, NotImplementedError) as error:
-        raise _damaged(name, "zip", error) from None
 
 
 def _unpacked(file: IO[bytes] | gzip.GzipFile, name: str, form: str) -> Stream:
     """Return what a packed file holds; damage is found when it is read."""
 
     def part(size: int) -> bytes:
-        try:
+        with _unpacking(name, form):
             return file.read(size)
-        except (EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-            raise _damaged(name, form, error) from None
 
     return Stream(part)
 
 
-def _damaged(name: str, form: str, error: Exception) -> Problem:
-    return Problem(f"{name} is a {form} file that was cut short or damaged ({error}); write or copy it again.")
+@contextlib.contextmanager
+def _unpacking(name: str, form: str) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, OSError, ValueError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise Problem(
+            f"{name} is a {form} file that was cut short or damaged ({error}); write or copy it again."
+        ) from None
 
 
 def _in_utf8(stream: Stream, encoding: str, name: str) -> Stream:

@@ -26,11 +26,7 @@ Targets = tuple[NDArray[Any], NDArray[np.intp]]  # those that are not missing, a
 
 
 def said_classes(task: str | None, family: str | None) -> bool | None:
-    """Say by the options whether a target is one of classes, None if they leave it open.
-
-    Raises:
-        Problem: If there is no such family, its targets are vectors, or the options contradict each other.
-    """
+    """Say by the options whether a target is one of classes, None if they leave it open."""
     from natpn.families import FAMILIES, has_vectors
 
     if has_vectors(family):
@@ -46,11 +42,7 @@ def said_classes(task: str | None, family: str | None) -> bool | None:
 
 
 def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Targets:
-    """Return the targets of a fit: labels, or numbers as float64; the options may have said whether they are classes.
-
-    Raises:
-        Problem: If they can be neither.
-    """
+    """Return the targets of a fit: labels, or numbers as float64; by the options, if they said which."""
     import pyarrow.types as types
 
     if said is None:
@@ -70,11 +62,7 @@ def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Ta
 
 
 def number_targets(column: Any, name: str, source: Source, in_fit: bool = False) -> Targets:
-    """Return a column as numbers; true is 1. In a fit texts are numbers because the options say so, and show a unit.
-
-    Raises:
-        Problem: If a value is no number.
-    """
+    """Return a column as numbers; true is 1. In a fit texts are numbers because the options say so, and show a unit."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -165,9 +153,6 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source) 
     """Return labels as the model knows them.
 
     A text such as NA is a label if training had it as one, and else missing.
-
-    Raises:
-        Problem: If one was not in training.
     """
     places = {text_of(label): place for place, label in enumerate(classes.tolist())}
 

@@ -52,12 +52,19 @@ def of_system(error: OSError, path: str | None = None) -> Problem:
     return Problem(f"{where}: {cure}." if where else f"{cure}.")
 
 
-def part(module: str, name: str, extra: str) -> Any:
-    """Return a function of a part of natpn that may not be installed.
+@contextlib.contextmanager
+def system_errors(path: str) -> Iterator[None]:
+    """Word errors of the operating system about a path; a reader that went away is not one of them."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise of_system(error, path) from None
 
-    Raises:
-        Problem: If it is not; with the command that installs it.
-    """
+
+def part(module: str, name: str, extra: str) -> Any:
+    """Return a function of a part of natpn that may not be installed."""
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -141,10 +148,8 @@ def _are_predictions(file: IO[bytes]) -> bool:
     Of a file with some of these columns, Parquet says itself that natpn wrote it; in CSV there must be one that only
     natpn has.
     """
-    names = names_of_columns(file)
-    if "prediction" in names[:2] and names[-len(_LAST) :] == _LAST:
-        return True
-    if read_mark(file) is not None:
+    names, mark = columns_and_mark(file)
+    if mark is not None or ("prediction" in names[:2] and names[-len(_LAST) :] == _LAST):
         return True
     own = names if names and _PREDICTED.fullmatch(names[0]) else names[1:]
     return all(map(_PREDICTED.fullmatch, own)) and not set(own).isdisjoint(_LAST)
@@ -160,20 +165,13 @@ def as_input(path: str) -> str:
 
 
 def check_output(out: str, kind: Kind, *inputs: str | None) -> None:
-    """Raise if a file cannot be written there, before time is spent on it; "-" is standard output, and input.
-
-    Raises:
-        Problem: If its directory cannot be written.
-        ValueError: If something else is there, or it is or lies in what is read.
-    """
+    """Raise if a file cannot be written there, before time is spent on it; "-" is standard output, and input."""
     if out == "-" or outputs.is_special(out):
         return
-    try:
+    with system_errors(out):
         outputs.check_apart(out, *(as_input(path) for path in inputs if path is not None))
         outputs.check_file(out, kind)
         outputs.check_writable(Path(os.path.realpath(out)).parent)
-    except OSError as error:
-        raise of_system(error, out) from None
 
 
 @contextlib.contextmanager
@@ -181,22 +179,13 @@ def open_output(path: str, kind: Kind) -> Iterator[IO[bytes]]:
     """Open a file for writing that appears under its name when the block ends well, and not at all otherwise.
 
     Only a file of the same kind is replaced; "-" is standard output.
-
-    Raises:
-        Problem: If it cannot be written.
-        ValueError: If something else is there.
     """
     if path == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    try:
-        with outputs.replacing(path, kind) as file:
-            yield file
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise of_system(error, path) from None
+    with system_errors(path), outputs.replacing(path, kind) as file:
+        yield file
 
 
 def write_text(path: str, text: str, kind: Kind) -> None:
@@ -205,32 +194,22 @@ def write_text(path: str, text: str, kind: Kind) -> None:
         file.write(text.encode())
 
 
-def names_of_columns(file: IO[bytes]) -> list[str]:
-    """Return the columns of a CSV or Parquet file; none if it is neither."""
+def columns_and_mark(file: IO[bytes]) -> tuple[list[str], str | None]:
+    """Return the columns of a CSV or Parquet file, none if it is neither, and the mark that `TableWriter` wrote."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    head = file.read(4)
+    is_parquet = file.read(4) == b"PAR1"
     file.seek(0)
     try:
-        if head == b"PAR1":
-            return list(pq.ParquetFile(file).schema_arrow.names)
-        return next(csv.reader(io.StringIO(file.read(1 << 20).decode(errors="replace"), newline="")), [])
+        if not is_parquet:
+            head = file.read(1 << 20).decode(errors="replace")
+            return next(csv.reader(io.StringIO(head, newline="")), []), None
+        schema = pq.ParquetFile(file).schema_arrow
+        mark = (schema.metadata or {}).get(_MARK)
+        return schema.names, None if mark is None else mark.decode(errors="replace")
     except (pa.ArrowException, OSError, ValueError, csv.Error):
-        return []
-
-
-def read_mark(file: IO[bytes]) -> str | None:
-    """Return the mark that `TableWriter` wrote into a Parquet file; None if there is none."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    file.seek(0)
-    try:
-        found = (pq.ParquetFile(file).schema_arrow.metadata or {}).get(_MARK)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-    return None if found is None else found.decode(errors="replace")
+        return [], None
 
 
 class TableWriter:
@@ -239,7 +218,7 @@ class TableWriter:
     Args:
         file: Where to.
         parquet: Whether to write Parquet instead of CSV.
-        mark: What Parquet says of itself, so that `read_mark` finds it.
+        mark: What Parquet says of itself, so that `columns_and_mark` finds it.
     """
 
     def __init__(self, file: IO[bytes], parquet: bool, mark: str | None = None) -> None:
