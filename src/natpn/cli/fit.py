@@ -19,7 +19,6 @@ from natpn.cli.model_files import SavedModel, check_model_place, located, write_
 from natpn.cli.reading import Reading, are_many, drop_option, opened, reading_options
 from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
 from natpn.cli.writing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
-from natpn.outputs import is_special
 from natpn.tabular import DateColumn, TableTransform
 from natpn.tabular.column_kinds import OTHER
 from natpn.tabular.written import PLAIN, Written
@@ -129,7 +128,7 @@ def bytes_of(size: str) -> int:
 
 def _is_large(path: str, memory: int) -> bool:
     """Say whether it is a Parquet file too large for memory."""
-    if not path.endswith((".parquet", ".pq")) or not os.path.isfile(path) or is_special(path):
+    if not path.endswith((".parquet", ".pq")) or not os.path.isfile(path):
         return False
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -189,7 +188,7 @@ def _rows_of_files(
 
     files = open_files(list(data), memory)
     features = _features(files.names, data[0] if len(data) == 1 else f"{data[0]} and others", target, drop, category)
-    files = files.select([name for name in files.names if name in {*features, target}], texts=category)
+    files = files.select([*features, target], texts=category)
     kind = files.schema.field(target).type
     numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     if said is False and not numbers:
