@@ -30,7 +30,7 @@ sys.meta_path.insert(0, NotInstalled())
 
 
 def natpn(*arguments, **options):
-    command = [sys.executable, "-m", "natpn.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "natpn", *map(str, arguments)]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, **options)
 
 

@@ -62,7 +62,7 @@ def no_work(monkeypatch):
     def read(*_):
         raise AssertionError("it began to read")
 
-    for name in ("fit.opened", "predict.read_model", "evaluate.read_model", "others.read_model"):
+    for name in ("fit.opened", "predict.read_model", "evaluate.read_model", "commands.read_model"):
         monkeypatch.setattr(f"natpn.cli.{name}", read)
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import natpn
 from attacks.served import CSV, JSON, MODEL, ROW, megabytes, server_process
 from natpn.cli import cli
-from natpn.cli.output_files import TableWriter
+from natpn.cli.writing import TableWriter
 from natpn.serve import create_app
 from serve.serving import client_of
 

@@ -18,8 +18,8 @@ from cli.conftest import refused, run, write
 from natpn.cli.cell_texts import convert
 from natpn.cli.fit import read_training
 from natpn.cli.model_files import SavedModel, prepare_batch
-from natpn.cli.printing import Problem
 from natpn.cli.reading import Reading, opened
+from natpn.cli.writing import Problem
 from natpn.serve import create_app
 from natpn.serve.errors import RequestError
 from natpn.serve.request_rows import TableReader

@@ -48,7 +48,7 @@ def refused(result: Result) -> str:
     return result.stderr
 
 
-def start(*arguments: object, module: str = "natpn.cli", **options: object) -> subprocess.Popen[bytes]:
+def start(*arguments: object, module: str = "natpn", **options: object) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 

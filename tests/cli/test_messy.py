@@ -154,10 +154,13 @@ def test_two_units_are_no_numbers(tmp_path):
     assert columns_of(tmp_path / "m")["price"].minimum > 1000
 
 
-@pytest.mark.parametrize("form", ["€{}", "-{} EUR"])
 @pytest.mark.parametrize(
-    ("number", "options"),
-    [("1,{:03}", ["--thousands", ","]), ("{},5", ["--decimal", ","]), ("12,34,{:03}", ["--thousands", ","])],
+    ("form", "number", "options"),
+    [
+        ("€{}", "1,{:03}", ["--thousands", ","]),
+        ("-{} EUR", "{},5", ["--decimal", ","]),
+        ("-{} EUR", "12,34,{:03}", ["--thousands", ","]),
+    ],
 )
 @pytest.mark.parametrize("target", ["x", "y"])
 def test_a_unit_changes_nothing_of_separators(target, number, options, form, tmp_path):

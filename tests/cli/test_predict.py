@@ -78,7 +78,7 @@ def test_types_are_those_of_training_whatever_the_first_rows_look_like(model, mo
 
 
 def test_parquet_keeps_all_rows_in_large_groups(classes, tmp_path, monkeypatch):
-    monkeypatch.setattr("natpn.cli.output_files.GROUP", 6000)
+    monkeypatch.setattr("natpn.cli.writing.GROUP", 6000)
     path = write(tmp_path / "a.csv", rows(100, 0) * 100)
     assert run("predict", classes, path, "--id", "flat", "--out", tmp_path / "out.parquet").exit_code == 0
     found = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")

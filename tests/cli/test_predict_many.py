@@ -289,7 +289,7 @@ def areas(tmp_path_factory):
     """Files of one column, for some seconds of work."""
     place = tmp_path_factory.mktemp("areas")
     for i in range(16):
-        area = np.random.default_rng(i).uniform(30, 150, 20_000)
+        area = np.random.default_rng(i).uniform(30, 150, 10_000)
         pq.write_table(pa.table({"area": area, "rent": 10 * area}), place / f"{i:02}.parquet")
     return place
 

@@ -53,9 +53,9 @@ def test_an_interrupt_while_fitting_leaves_nothing(tmp_path):
 def test_a_request_to_end_is_met_as_an_interrupt_is(tmp_path):
     code = """
 import os, signal, sys
-from natpn.cli import main, output_files
+from natpn.cli import main, writing
 def end(path):
-    with output_files.open_output(path, output_files.PREDICTIONS) as file:
+    with writing.open_output(path, writing.PREDICTIONS) as file:
         file.write(b"half")
         os.kill(os.getpid(), signal.SIGTERM)
 sys.modules["natpn.cli.predict"].read_model = lambda model: end("out.csv")
@@ -134,7 +134,7 @@ for name in ("short", "long"):
 
 @pytest.mark.slow
 def test_torchrun_fits_in_several_processes(train, tmp_path):
-    arguments = ["--standalone", "--nproc-per-node", 2, "-m", "natpn.cli", "fit"]
+    arguments = ["--standalone", "--nproc-per-node", 2, "-m", "natpn", "fit"]
     options = ["--target", "rent", "--drop", "flat", "--max-epochs", 1, "--device", "cpu"]
     process = start(*arguments, train, *options, "--out", tmp_path / "m", module="torch.distributed.run")
     code, out, err = finish(process)

@@ -26,18 +26,8 @@ _ID = re.compile(r"(?:^|[\W_])(?:id|key|uuid|guid|idx|index|row)(?:$|[\W_])|[a-z
 _TEXTS = 500  # that are looked at for dates and numbers
 # In this order: what can be thousands is that.
 _SEPARATORS = [(".", ","), (".", "'"), (".", " "), (",", ""), (",", "."), (",", " "), (",", "'")]
-_FORMATS = [
-    "%Y/%m/%d",
-    "%Y.%m.%d",
-    "%d %b %Y",
-    "%d-%b-%Y",
-    "%d-%b-%y",
-    "%d %B %Y",
-    "%d. %B %Y",
-    "%b %d, %Y",
-    "%B %d, %Y",
-]
-_DATES = [Written(dates=form) for form in (*ORDERS, *_FORMATS)]
+_FORMATS = ["%Y/%m/%d", "%Y.%m.%d", "%d %b %Y", "%d-%b-%Y", "%d-%b-%y", "%d %B %Y", "%d. %B %Y", "%b %d, %Y"]
+_DATES = [Written(dates=form) for form in (*ORDERS, *_FORMATS, "%B %d, %Y")]
 _NUMBER = re.compile(r"[+-]?\d[\d.,'’\s]*")
 
 
@@ -66,9 +56,7 @@ def _are_numbers(texts: Sequence[str], written: Written) -> bool:
 def lookalike(counts: Mapping[str, int], written: Written = PLAIN) -> str | None:
     """Say that texts look like dates or numbers, and what to do to have them read as such; None if they do not.
 
-    Args:
-        counts: How often there is each text.
-        written: How their file writes values, by what has been said of it.
+    `counts` says how often there is each text, and `written` what has been said of how their file writes values.
     """
     texts = sorted((text for text in counts if not is_mark(text)), key=lambda text: -counts[text])[:_TEXTS]
     least = MOSTLY * sum(counts[text] for text in texts)
@@ -94,13 +82,8 @@ def remarks(
 ) -> Iterator[str]:
     """Yield a sentence with the cure for each thing that is probably not meant.
 
-    Args:
-        X: The features, as a pyarrow table.
-        y: The targets.
-        target: Their name.
-        columns: The features as `natpn.tabular` knows them.
-        guessed: Those of them that are categories by what they hold, not by what they were said to be.
-        written: How their file writes values.
+    X is a pyarrow table, `columns` are the same as `natpn.tabular` knows them, and `guessed` are categories by what
+    they hold, not by what they were said to be.
     """
     known = set()  # of which something has been said
     for name in guessed:
@@ -132,11 +115,7 @@ def remarks(
 def giving_away(X: Any, y: NDArray[Any], columns: Sequence[Any], without: set[str]) -> list[str]:
     """Return the columns from each of which alone the target can be predicted almost without error.
 
-    Args:
-        X: The features, as a pyarrow table.
-        y: The targets.
-        columns: The features as `natpn.tabular` knows them.
-        without: Those not to look at.
+    X is a pyarrow table, `columns` are the same as `natpn.tabular` knows them, and those in `without` are passed over.
     """
     from scipy.stats import rankdata
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor

@@ -20,7 +20,7 @@ import numpy as np
 
 from natpn.cli.advice import number_form, number_options
 from natpn.cli.formats import Source
-from natpn.cli.printing import Problem
+from natpn.cli.writing import Problem
 from natpn.tabular import Column
 from natpn.tabular.column_kinds import OTHER, column_type, kind_of_texts
 from natpn.tabular.texts import (
@@ -73,7 +73,9 @@ class Texts:
 
 def texts_of(values: Any, name: str, place: Callable[[int], str]) -> Texts:
     """Return a column of a file as texts."""
-    found = _encoded(values)
+    import pyarrow as pa
+
+    found = values.cast(pa.string()).dictionary_encode()
     return Texts(name, found.dictionary.to_pylist(), found.indices, place)
 
 
@@ -85,17 +87,15 @@ def is_text(kind: Any) -> bool:
 
 
 def usable(values: Any, name: str, source: Source) -> Any:
-    """Return a column of any type without the values that stand for missing ones in its file.
-
-    Raises:
-        Problem: If its cells are neither numbers nor texts nor dates.
-    """
+    """Return a column of any type, in one piece, without the values that stand for missing ones in its file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.types as types
 
     if types.is_dictionary(values.type):
         return usable(values.cast(values.type.value_type), name, source).dictionary_encode()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which copies
     known = (types.is_floating, types.is_integer, types.is_decimal, types.is_boolean, types.is_null, types.is_temporal)
     if not is_text(values.type) and (types.is_interval(values.type) or not any(fits(values.type) for fits in known)):
         raise Problem(
@@ -117,7 +117,7 @@ def as_categories(values: Any, source: Source) -> Any:
     """Return a column as categories; texts of CSV lose the spaces around them, and are missing if nothing is left."""
     import pyarrow as pa
 
-    found = _encoded(values)
+    found = values.cast(pa.string()).dictionary_encode()
     if not source.texts:
         return found
     plain = [text.strip() or None for text in found.dictionary.to_pylist()]
@@ -128,9 +128,6 @@ def infer(values: Any, name: str, source: Source) -> Any:
     """Return a column of texts as what it holds, and put down the unit of numbers in the source.
 
     Texts of Parquet are categories, unless nearly all are numbers.
-
-    Raises:
-        Problem: If it is nearly one of numbers, truth values or dates; with the first text that is not.
     """
     written = source.written
     numbers = _plain_numbers(values, written) if source.texts else None
@@ -146,32 +143,21 @@ def infer(values: Any, name: str, source: Source) -> Any:
         _refuse_separators(texts, written, unit)
     if kind == OTHER:
         return as_categories(values, source)
-    if wrong and not source.bad_are_missing:
-        spot, text = texts.first(wrong)
-        fact = column.why_unlike(text, written, unit)
-        na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
-        raise Problem(
-            f"{spot}: {fact}, but most of the column is; correct it, leave it empty, {na}say --bad-cells missing, or "
-            f"say --category {shlex.quote(name)} if they are names."
-        )
     if column.numeric and unit:
         source.units[name] = unit
-    return _typed(texts, column, partial(column.parse, written=written, unit=unit), wrong, source)
+
+    def complaint(text: str) -> str:
+        na = f"say --na {text.strip()!r}, " if PLACEHOLDER.fullmatch(text.strip()) else ""
+        return (
+            f"{column.why_unlike(text, written, unit)}, but most of the column is; correct it, leave it empty, {na}say "
+            f"--bad-cells missing, or say --category {shlex.quote(name)} if they are names."
+        )
+
+    return _typed(texts, column, partial(column.parse, written=written, unit=unit), wrong, source, complaint)
 
 
 def convert(values: Any, column: Column, name: str, source: Source, first: int = 0) -> Any:
-    """Return a column as the model knows it; what the model reads itself is left as it is.
-
-    Args:
-        values: The column.
-        column: The column of the model.
-        name: Its name in the file.
-        source: The file.
-        first: The number of the first row.
-
-    Raises:
-        Problem: If a text is not of the column's kind.
-    """
+    """Return a column as the model knows it, from row `first` on; what the model reads itself is left as it is."""
     if not is_text(values.type) or column.keeps_texts:
         return values
     read = partial(column.read_text, written=source.written)
@@ -190,29 +176,14 @@ def read_texts(
     first: int = 0,
     cure: str = "say --bad-cells missing",
 ) -> Any:
-    """Return texts as values of a kind of column.
-
-    Args:
-        values: The column.
-        name: Its name in the file.
-        source: The file.
-        kind: The kind.
-        read: Reads one text, and raises a ValueError if it cannot.
-        first: The number of the first row.
-        cure: What to do about a text that is not of that kind.
-
-    Raises:
-        Problem: If one is not of that kind; with the cure.
-    """
+    """Return texts, from row `first` on, as values of a kind; `read` reads one, or raises a ValueError."""
     numbers = _plain_numbers(values, source.written) if kind.numeric else None
     if numbers is not None:
         return numbers
     texts = texts_of(values, name, lambda row: source.place(first + row))
     wrong = [text for text in texts.distinct if _fails(read, text)]
-    if wrong and not source.bad_are_missing:
-        spot, text = texts.first(wrong)
-        raise Problem(f"{spot}: {_fails(read, text)}, as is needed there; correct it, leave it empty, or {cure}.")
-    return _typed(texts, kind, read, wrong, source)
+    needed = f"as is needed there; correct it, leave it empty, or {cure}."
+    return _typed(texts, kind, read, wrong, source, lambda text: f"{_fails(read, text)}, {needed}")
 
 
 def _fails(read: Callable[[str], Any], text: str) -> str | None:
@@ -224,12 +195,22 @@ def _fails(read: Callable[[str], Any], text: str) -> str | None:
     return None
 
 
-def _typed(texts: Texts, kind: type[Column], read: Callable[[str], Any], wrong: list[str], source: Source) -> Any:
-    """Return texts as values, and those that are wrong as missing ones."""
+def _typed(
+    texts: Texts,
+    kind: type[Column],
+    read: Callable[[str], Any],
+    wrong: list[str],
+    source: Source,
+    complaint: Callable[[str], str],
+) -> Any:
+    """Return texts as values; those that are wrong are refused with a complaint, or counted and missing."""
+    if wrong:
+        spot, first = texts.first(wrong)
+        if not source.bad_are_missing:
+            raise Problem(f"{spot}: {complaint(first)}")
+        source.count_bad(texts.name, sum(texts.counts[text] for text in wrong), first.strip())
     left_out = set(wrong)
     found = {text: read(text) for text in texts.distinct if text not in left_out}
-    if wrong:
-        source.count_bad(texts.name, sum(texts.counts[text] for text in wrong), texts.first(wrong)[1].strip())
     return texts.mapped(found, _arrow(kind.arrow_of(value for value in found.values() if value is not None)))
 
 
@@ -239,14 +220,6 @@ def _arrow(stated: tuple[str, ...]) -> Any:
 
     function, *arguments = stated
     return getattr(pa, function)(*arguments)
-
-
-def _encoded(values: Any) -> Any:
-    """Return a column as texts, each distinct one once, and where it is."""
-    import pyarrow as pa
-
-    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return whole.cast(pa.string()).dictionary_encode()
 
 
 def _refuse_separators(texts: Texts, written: Written, unit: str) -> None:
@@ -279,15 +252,13 @@ def _plain_numbers(values: Any, written: Written) -> Any:
 
     if written.decimal != ".":
         return None
-    texts = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    numbers = _as_floats(texts)
+    numbers = _as_floats(values)
     if numbers is None:  # perhaps only for spaces and empty cells
-        trimmed = pc.ascii_trim_whitespace(texts.cast(pa.string()))
+        trimmed = pc.ascii_trim_whitespace(values.cast(pa.string()))
         numbers = _as_floats(pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed))
     if numbers is None or numbers.null_count == len(numbers):
         return None
-    known = numbers.drop_null() if numbers.null_count else numbers
-    return numbers if np.isfinite(known.to_numpy()).all() else None
+    return numbers if pc.all(pc.is_finite(numbers)).as_py() else None
 
 
 def _as_floats(texts: Any) -> Any:

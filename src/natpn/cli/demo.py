@@ -9,15 +9,24 @@ from typing import Any
 
 import click
 
-from natpn.cli.fit import train
+from natpn.cli.fit import TrainingRows, train
 from natpn.cli.model_files import check_model_place
-from natpn.cli.output_files import PAGE, TableWriter, check_output, names_of_columns, open_output, write_text
-from natpn.cli.printing import Problem, of_system, say
+from natpn.cli.writing import (
+    PAGE,
+    Problem,
+    TableWriter,
+    check_output,
+    columns_and_mark,
+    open_output,
+    say,
+    system_errors,
+    write_text,
+)
 from natpn.outputs import Kind
 
 UNSEEN = 8  # and 9
 PIXELS = [f"pixel_{row}_{column}" for row in range(8) for column in range(8)]
-DIGITS = Kind("the digits of natpn demo", lambda file: names_of_columns(file) == ["written", *PIXELS])
+DIGITS = Kind("the digits of natpn demo", lambda file: columns_and_mark(file)[0] == ["written", *PIXELS])
 FLAT = ("flat", "area", "district", "lift", "built", "rent")
 DISTRICTS = ("old town", "hills", "station")
 
@@ -53,7 +62,8 @@ def demo_command(out: str, max_epochs: int | None, tables: str | None) -> None:
     X, y, X_test, y_test, other, strange = _digits()
     say("Handwritten digits, 8 × 8 pixels, from scikit-learn. The model sees 0 to 7 and never an 8 or a 9.")
     say()
-    saved = train(X, y, "digit", (), {"random_state": 0, "max_epochs": max_epochs}, place["model"])
+    rows = TrainingRows(X, y, "digit", is_classes=True)
+    saved = train(rows, {"random_state": 0, "max_epochs": max_epochs}, place["model"])
     if saved is None:
         return
     found = scores(saved.estimator, X_test, y_test, other)
@@ -101,12 +111,7 @@ def _write_new(path: str, known: Any, labels: Any, other: Any, others: Any) -> N
 
 
 def write_tables(place: str) -> None:
-    """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is.
-
-    Raises:
-        Problem: If the directory cannot be written.
-        ValueError: If one of them is there with other content.
-    """
+    """Write flats.csv, test.csv, new.csv and harbour.csv to a directory, and say what each is."""
     random = Random(0)
     flats, test, new = (list(_flats(random, n, DISTRICTS, (30, 150))) for n in (600, 200, 18))
     harbour = list(_flats(random, 202, ("harbour",), (120, 400)))
@@ -119,10 +124,8 @@ def write_tables(place: str) -> None:
     }
     if os.path.exists(place) and not os.path.isdir(place):
         raise Problem(f"{place} is a file; choose a directory for --tables.")
-    try:
+    with system_errors(place):
         os.makedirs(place, exist_ok=True)
-    except OSError as error:
-        raise of_system(error, place) from None
     for name, (text, _) in tables.items():
         check_output(os.path.join(place, name), _exactly(text))
     for name, (text, meaning) in tables.items():

@@ -1,8 +1,10 @@
 """`natpn evaluate` and `natpn report`: a model and rows whose targets are known → scores, or a page about them."""
 
 import contextlib
+import json
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -13,24 +15,14 @@ from natpn.cli.cell_texts import usable
 from natpn.cli.fit import FEW_ROWS
 from natpn.cli.formats import Source
 from natpn.cli.model_files import SavedModel, located, match_features, prepare_batch, read_model
-from natpn.cli.others import part
-from natpn.cli.output_files import PAGE, check_output, write_text
-from natpn.cli.printing import Problem, finite_json, note, say, score_lines
-from natpn.cli.reading import Reading, drop_option, opened, reading_options
-from natpn.cli.streams import check_data
-from natpn.cli.target_column import check_support, known_labels, number_targets, targets_digest
+from natpn.cli.reading import Reading, check_data, drop_option, opened, reading_options
+from natpn.cli.target_column import Targets, check_support, known_labels, number_targets, targets_digest
+from natpn.cli.writing import PAGE, Problem, check_output, note, part, say, score_lines, write_text
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows of a file as the model knows them.
-
-    Attributes:
-        X: The features, as a pyarrow table.
-        y: The targets; None if they are not asked for.
-        source: The file.
-        numbers: The number of each row in the file.
-    """
+    """Rows of a file as the model knows them: features, targets if asked for, and their numbers in the file."""
 
     X: Any
     y: Any
@@ -81,7 +73,8 @@ def evaluate_command(
         note(f"{len(y)} rows are few: scores of fewer than {FEW_ROWS} say little")
     if machine:
         counts = {"rows": len(y)} | ({} if other is None else {"ood_rows": other.X.num_rows})
-        say(finite_json(counts | found | {"baselines": same}))
+        finite = [{n: x if math.isfinite(x) else None for n, x in each.items()} for each in (found, same)]
+        say(json.dumps(counts | finite[0] | {"baselines": finite[1]}, indent=1))
         return
     say(f"{len(y):,} rows" + ("" if other is None else f", {other.X.num_rows:,} others from {ood}"))
     for line in score_lines(found, same, estimator):
@@ -114,11 +107,7 @@ def report_command(
 def read_rows(
     model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str], how: Reading
 ) -> tuple[SavedModel, ScoredRows, ScoredRows | None]:
-    """Read a model, rows with their targets, and rows unlike training if there are some.
-
-    Raises:
-        Problem: If one of them cannot be read, or the files are not for the model.
-    """
+    """Read a model, rows with their targets, and rows unlike training if there are some."""
     saved = read_model(model)
     name = target or saved.target
     if name is None:
@@ -142,41 +131,31 @@ def _read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], 
             tables.append(prepare_batch(saved, names, batch, source, first))
             targets += [chunk for name in keep for chunk in batch[name].chunks]
     X = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
-    rows = ScoredRows(X, None, source, np.arange(X.num_rows))
+    y, rows = None, np.arange(X.num_rows)
     if target is not None:
-        rows = _with_targets(rows, pa.chunked_array(targets).combine_chunks(), target, saved.estimator)
+        y, rows = _targets(usable(pa.chunked_array(targets), target, source), target, source, saved.estimator)
+        if len(rows) < X.num_rows:
+            note(f"{X.num_rows - len(rows):,} of {X.num_rows:,} rows have no {target!r} and are left out")
+            X = X.take(rows)
     source.tell_bad()
-    return rows
+    return ScoredRows(X, y, source, rows)
 
 
-def _with_targets(rows: ScoredRows, column: Any, name: str, estimator: Any) -> ScoredRows:
-    """Return the rows that have a target, with it.
-
-    Raises:
-        Problem: If a target is none that the model knows, or there is none.
-    """
-    source, n_rows = rows.source, rows.X.num_rows
-    column = usable(column, name, source)
+def _targets(column: Any, name: str, source: Source, estimator: Any) -> Targets:
+    """Return the targets that the model knows, and their rows."""
     if hasattr(estimator, "classes_"):
-        y, kept = known_labels(column, estimator.classes_, name, source)
+        y, rows = known_labels(column, estimator.classes_, name, source)
     else:
-        y, kept = number_targets(column, name, source)
-        check_support(estimator.family_, (y, kept), name, source)
+        y, rows = number_targets(column, name, source)
+        check_support(estimator.family_, (y, rows), name, source)
     if not len(y):
         raise Problem(f"{source.name} has no row with a {name!r}; scores need some.")
-    if len(kept) == n_rows:
-        return replace(rows, y=y)
-    note(f"{n_rows - len(kept):,} of {n_rows:,} rows have no {name!r} and are left out")
-    return ScoredRows(rows.X.take(kept), y, source, kept)
+    return y, rows
 
 
 @contextlib.contextmanager
 def located_rows(saved: SavedModel, *parts: ScoredRows | None) -> Iterator[None]:
-    """Word errors of the library about rows in terms of their file.
-
-    Raises:
-        Problem: With the place in the file.
-    """
+    """Word errors of the library about rows in terms of their file."""
     try:
         yield
     except ValueError:

@@ -1,30 +1,30 @@
-"""`natpn fit`: a table → a model."""
+"""`natpn fit`: a table, or files that need not fit into memory → a model."""
 
 import contextlib
 import io
 import os
+import re
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from natpn.cli.advice import remarks
 from natpn.cli.cell_texts import as_categories, infer, is_text, usable
-from natpn.cli.fit_files import bytes_of, fit_files, is_many
-from natpn.cli.formats import Source
+from natpn.cli.formats import Source, check_column
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
-from natpn.cli.printing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
-from natpn.cli.reading import Reading, drop_option, opened, reading_options
-from natpn.cli.streams import check_data
+from natpn.cli.reading import Reading, are_many, drop_option, opened, reading_options
 from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
-from natpn.tabular import TableTransform
+from natpn.cli.writing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
+from natpn.tabular import DateColumn, TableTransform
 from natpn.tabular.column_kinds import OTHER
 from natpn.tabular.texts import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
+_SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 @click.command("fit", short_help="Fit a model to a table.")
@@ -44,12 +44,13 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
     show_default=True,
     help="The answer for rows unlike all others: what the targets as a whole say, or the paper's wide prior.",
 )
-@click.option("--ensemble", type=click.IntRange(1), help="How many networks.  [default: 2]")
+@click.option("--ensemble", "ensemble_size", type=click.IntRange(1), help="How many networks.  [default: 2]")
 @drop_option
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
 @reading_options
 @click.option(
     "--seed",
+    "random_state",
     type=click.IntRange(0, 2**31 - 1),
     default=0,
     show_default=True,
@@ -64,23 +65,20 @@ FEW_ROWS = 50  # with fewer, not even 10 are held out
     metavar="SIZE",
     help="How much memory may be used; more data than that is read in pieces.",
 )
-@click.option("--checkpoint", metavar="DIRECTORY", help="Where to note how far training is, and to go on from.")
+@click.option(
+    "--checkpoint", "checkpoint_dir", metavar="DIRECTORY", help="Where to note how far training is, and to go on from."
+)
 def fit_command(
     data: tuple[str, ...],
     target: str,
     out: str,
     task: str | None,
     family: str | None,
-    prior: str,
-    ensemble: int | None,
     drop: tuple[str, ...],
     category: tuple[str, ...],
     how: Reading,
-    seed: int,
-    max_epochs: int | None,
-    device: str,
     memory: str,
-    checkpoint: str | None,
+    **options: Any,
 ) -> None:
     """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
 
@@ -96,33 +94,113 @@ def fit_command(
       natpn fit trips/ --target fare --out fare --checkpoint fare-run
       torchrun --nproc-per-node 4 -m natpn fit trips/ --target fare --out fare
     """
-    from natpn.estimators.regressor import choose_family
-
-    path, most = data[0], bytes_of(memory)
+    most = bytes_of(memory)
     if "-" in data and len(data) > 1:
         raise Problem("Standard input cannot be one of several files; give files.")
-    if path == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if data[0] == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
     said = said_classes(task or ("classes" if target in category else None), family)
-    options: dict[str, Any] = {
-        "prior": prior,
-        "ensemble_size": ensemble or "auto",
-        "max_epochs": max_epochs,
-        "random_state": seed,
-        "device": device,
-        "checkpoint_dir": checkpoint,
-    }
-    if is_many(data, most):
-        if how != Reading():
-            raise Problem("Options that say how values are written are for single files; leave them out.")
-        if is_first_process():
-            check_model_place(out, *data)
-        fit_files(data, target, out, said, drop, category, options | {"family": family or "auto"}, most)
-        return
-    check_data(path)
+    in_files = are_many(data) or _is_large(data[0], most)
+    if in_files and how != Reading():
+        raise Problem("Options that say how values are written are for single files; leave them out.")
     if is_first_process():
-        check_model_place(out, path)
-    source, X, column = read_training(path, how, target, drop, category)
+        check_model_place(out, *data)
+    family = family or "auto"
+    if in_files:
+        rows = _rows_of_files(data, target, drop, category, said, most)
+    else:
+        rows = _rows_of_table(data[0], how, target, drop, category, said, family)
+    options["ensemble_size"] = options["ensemble_size"] or "auto"
+    train(rows, options | ({} if rows.is_classes else {"family": family}), out)
+
+
+def bytes_of(size: str) -> int:
+    """Return what a text such as "2GB" or "500M" stands for."""
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", size.upper())
+    if parts is None:
+        raise Problem(f"--memory {size}: expected a size such as 2GB or 500MB.")
+    found = round(float(parts[1]) * _SIZES[parts[2]])
+    if found < 2**26:
+        raise Problem(f"--memory {size}: expected at least 64MB, better 1GB.")
+    return found
+
+
+def _is_large(path: str, memory: int) -> bool:
+    """Say whether it is a Parquet file too large for memory."""
+    if not path.endswith((".parquet", ".pq")) or not os.path.isfile(path):
+        return False
+    from natpn.data import parquet
+
+    try:
+        return not parquet(path, memory).fits
+    except ValueError:
+        return False  # whoever reads it says why
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """What a model is fitted on.
+
+    Attributes:
+        X: The features, as a pyarrow table; or `natpn.data.Files` with the target among them.
+        y: The targets, float64 for numbers and else labels; of files the name of their column.
+        target: The name of the column to predict.
+        is_classes: Whether targets are labels.
+        dropped: The columns that were left out.
+        written: How the file of the table writes values.
+    """
+
+    X: Any
+    y: Any
+    target: str
+    is_classes: bool
+    dropped: Sequence[str] = ()
+    written: Written = PLAIN
+
+    @property
+    def in_files(self) -> bool:
+        """Whether they are read in pieces."""
+        return isinstance(self.y, str)
+
+
+def _features(names: Sequence[str], where: str, target: str, drop: Sequence[str], category: Sequence[str]) -> list[str]:
+    """Return the columns to predict from, after a look at what the options name."""
+    for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
+        check_column(option, name, names, where)
+    if target in drop:
+        raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
+    found = [name for name in names if name not in {*drop, target}]
+    if not found:
+        raise Problem(f"{where} has no columns to predict {target!r} from; add some.")
+    return found
+
+
+def _rows_of_files(
+    data: Sequence[str], target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, memory: int
+) -> TrainingRows:
+    """Return rows that are read in pieces; targets are numbers by their type, unless the options said otherwise."""
+    import pyarrow.types as types
+
+    from natpn.data import open_files
+
+    files = open_files(list(data), memory)
+    features = _features(files.names, data[0] if len(data) == 1 else f"{data[0]} and others", target, drop, category)
+    files = files.select([*features, target], texts=category)
+    kind = files.schema.field(target).type
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    if said is False and not numbers:
+        raise Problem(f"--target {target}: expected numbers, got {kind}; say --task classes, or convert the column.")
+    say(f"{len(files.paths):,} files, {files.n_rows:,} rows, {len(features):,} columns beside {target!r}")
+    return TrainingRows(files, target, target, not numbers if said is None else said, drop)
+
+
+def _rows_of_table(
+    data: str, how: Reading, target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, family: str
+) -> TrainingRows:
+    """Return the rows of a file that have a target; tell how its columns are read, and what is probably not meant."""
+    from natpn.estimators.regressor import choose_family
+
+    source, X, column = read_training(data, how, target, drop, category)
     y, rows = fit_targets(column, target, source, said)
     source.tell_bad()
     if len(y) < 2:
@@ -132,85 +210,48 @@ def fit_command(
     if len(rows) < X.num_rows:
         note(f"{X.num_rows - len(rows):,} of {X.num_rows:,} rows have no {target!r} and are left out")
         X = X.take(rows)
-    if y.dtype.kind == "f":
-        options["family"] = family or "auto"
-        check_support(choose_family(options["family"], y), (y, rows), target, source)
+    is_classes = y.dtype.kind != "f"
+    if is_classes and len(np.unique(y)) < 2:
+        raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
+    if not is_classes:
+        check_support(choose_family(family, y), (y, rows), target, source)
         hint = task_hint(y, target) if said is None else None
         if hint:
             note(hint)
-    elif len(np.unique(y)) < 2:
-        raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
     if is_first_process():
         with located(source, rows):
-            tell_columns(source, X, y, target, category)
-    train(X, y, target, drop, options, out, replace(source.written, units=source.units))
+            columns = TableTransform().fit(X).columns
+            say(f"columns of {source.name}, as they are read:")
+            for line in column_lines(columns, source.units):
+                say(line)
+            guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
+            for remark in remarks(X, y, target, columns, guessed, source.written):
+                note(remark)
+    return TrainingRows(X, y, target, is_classes, drop, replace(source.written, units=source.units))
 
 
 def read_training(
     data: str, how: Reading, target: str, drop: Sequence[str] = (), category: Sequence[str] = ()
 ) -> tuple[Source, Any, Any]:
-    """Return a file, its features with their types as a table, and the column to predict.
-
-    Raises:
-        Problem: If the file cannot be read, or a column is missing or cannot be used.
-    """
+    """Return a file, its features with their types as a table, and the column to predict."""
     import pyarrow as pa
 
     with opened(data, how) as source:
-        for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
-            source.check_column(option, name)
-        if target in drop:
-            raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
-        names = [name for name in source.names if name not in {*drop, target}]
-        if not names:
-            raise Problem(f"{source.name} has no columns to predict {target!r} from; add some.")
+        names = _features(source.names, source.name, target, drop, category)
         tables = [table for _, table in source.batches([*names, target])]
     table = pa.concat_tables(tables).combine_chunks()
     column = usable(table[target], target, source)
-    return source, pa.table({name: _feature(table[name], name, source, name in category) for name in names}), column
+    features = {name: usable(table[name], name, source) for name in names}
+    for name, values in features.items():
+        if name in category:
+            features[name] = as_categories(values, source)
+        elif is_text(values.type):
+            features[name] = infer(values, name, source)
+    return source, pa.table(features), column
 
 
-def _feature(values: Any, name: str, source: Source, is_category: bool) -> Any:
-    values = usable(values, name, source)
-    if is_category:
-        return as_categories(values, source)
-    return infer(values, name, source) if is_text(values.type) else values
-
-
-def tell_columns(source: Source, X: Any, y: NDArray[Any], target: str, category: Sequence[str]) -> None:
-    """Print how each column is read, and what is probably not meant."""
-    columns = TableTransform().fit(X).columns
-    say(f"columns of {source.name}, as they are read:")
-    for line in column_lines(columns, source.units):
-        say(line)
-    guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
-    for remark in remarks(X, y, target, columns, guessed, source.written):
-        note(remark)
-
-
-def train(
-    X: Any,
-    y: NDArray[Any],
-    target: str,
-    drop: Sequence[str],
-    options: dict[str, Any],
-    out: str,
-    written: Written = PLAIN,
-) -> SavedModel | None:
-    """Fit a model, save it and tell its scores.
-
-    Args:
-        X: The features, as a pyarrow table.
-        y: The targets: float64 for numbers, and else labels.
-        target: Their name.
-        drop: The columns that were left out.
-        options: Parameters of the estimator.
-        out: Where to write the model.
-        written: How the file of the table writes values.
-
-    Returns:
-        The model; None in all processes but the first.
-    """
+def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel | None:
+    """Fit a model with parameters of the estimator, save it, tell its scores and return it, in the first process."""
     import torch
 
     from natpn import parallel
@@ -218,62 +259,63 @@ def train(
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
-    model = (NatPNRegressor if y.dtype.kind == "f" else NatPNClassifier)(**options, verbose=int(on_terminal()))
+    model = (NatPNClassifier if rows.is_classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # the family is told below
-            model.fit(X, y)
+        # The family is told below.
+        with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()):
+            warnings.filterwarnings("default", category=UserWarning, module="natpn")
+            model.fit(rows.X, rows.y)
     finally:
         parallel.stop()
+    for warning in told:
+        note(str(warning.message))
     if not is_first_process():
         return None
     model.verbose = 0
-    saved = SavedModel(out, model, target, tuple(drop), targets_digest(y), written)
-    lines = list(_summary(saved, X, y, options.get("family") == "auto"))
+    fitted = None if rows.in_files else targets_digest(rows.y)
+    saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written)
+    lines = list(_summary(saved, rows, options.get("family") == "auto"))
     write_model(saved)
     for line in lines:
         say(line)
-    if len(y) < FEW_ROWS:
+    if not rows.in_files and len(rows.y) < FEW_ROWS:
         note(
-            f"{len(y)} rows are few: scores of {len(model.held_out_) or len(y)} rows say little, and intervals and "
-            f"alarms are rough below {FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
+            f"{len(rows.y)} rows are few: scores of {len(model.held_out_) or len(rows.y)} rows say little, and "
+            f"intervals and alarms are rough below {FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
         )
     say(f"model   {out}")
     return saved
 
 
-def _summary(saved: SavedModel, X: Any, y: NDArray[Any], picked: bool) -> Iterator[str]:
-    """Yield what a model predicts, how many rows it was fitted on, and its scores.
-
-    Args:
-        saved: The model.
-        X: The features of the fit.
-        y: The targets.
-        picked: Whether the family was picked by the targets.
-    """
+def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[str]:
+    """Yield what a model predicts, by a family that the targets may have picked, its rows and its scores."""
     from natpn.report.same_answer import baselines
-    from natpn.report.scores import scores
+    from natpn.report.scores import judge_answers, totals
 
-    model, units = saved.estimator, saved.written.units
-    unit = f" in {units[saved.target]}" if saved.target is not None and saved.target in units else ""
-    what = f"numbers{unit}" if y.dtype.kind == "f" else f"{len(model.classes_)} classes"
+    model, columns, unit = saved.estimator, saved.table.columns, saved.written.units.get(rows.target)
+    if rows.in_files:
+        yield "columns, as they are read:"
+        yield from column_lines(columns, {})
+    what = f"{len(model.classes_)} classes" if rows.is_classes else f"numbers in {unit}" if unit else "numbers"
     why = f", for {model.family_.suits}" if picked else ""
-    yield f"target  {saved.target}: {what}, family {model.family_!r}{why}"
-    held_out = model.held_out_
-    by_whom = " by one network or another" if model.folds_ else ""
-    number = f"{len(held_out):,}" if len(held_out) else "none"
-    yield f"rows    {model.n_rows_:,} to fit, {number} held out{by_whom}; {X.num_columns:,} columns"
-    scored = held_out if len(held_out) else np.arange(len(y))
-    if model.folds_:
-        yield "scores of single networks, on the rows that each held out; together they mostly do better:"
-        judged = [scores(model.member(i), X.take(rows), y[rows]) for i, rows in enumerate(model.folds_)]
-        found = {name: float(np.mean([each[name] for each in judged])) for name in judged[0]}
+    yield f"target  {rows.target}: {what}, family {model.family_!r}{why}"
+    x, truth, folds = model.held_out_rows_
+    number = f"{model.n_held_out_:,}" if model.n_held_out_ else "none"
+    by_whom = "" if folds is None else " by one network or another"
+    yield f"rows    {model.n_rows_:,} to fit, {number} held out{by_whom}; {len(columns):,} columns"
+    if folds is None:
+        judged = [totals(judge_answers([model.model_.answer_encoded(x)], truth))]
     else:
-        if len(held_out):
-            yield "scores on the rows that were held out, which also told when to stop:"
-        else:
-            yield "scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:"
-        found = scores(model, X.take(scored), y[scored])
-    dates = [field.name for field in X.schema if str(field.type).startswith(("date", "timestamp"))]
-    if dates and len(held_out):
+        owns = [(model.model_.member(i), folds == i) for i in range(model.n_networks_)]
+        judged = [totals(judge_answers([member.answer_encoded(x[own])], truth[own])) for member, own in owns]
+    if folds is not None:
+        yield "scores of single networks, on the rows that each held out; together they mostly do better:"
+    elif model.n_held_out_:
+        yield "scores on the rows that were held out, which also told when to stop:"
+    else:
+        yield "scores on the rows of the fit, not on held-out ones: new rows will be predicted worse:"
+    dates = [column.name for column in columns if isinstance(column, DateColumn)]
+    if dates and model.n_held_out_:
         yield f"(they are no later in {dates[0]!r} than the others; score later rows with natpn evaluate)"
-    yield from score_lines(found, baselines(model, y[scored]), model)
+    found = {name: float(np.mean([each[name] for each in judged])) for name in judged[0]}
+    yield from score_lines(found, baselines(model, truth), model)

@@ -1,28 +1,32 @@
 """Tables in files: their columns, their rows in batches, and where each row is.
 
-pyarrow reads both CSV and Parquet: it streams them, quickly, and is one library. Excel files are in `excel`. All cells
-of CSV and Excel files are texts: types that are guessed from one piece of a file may be wrong in the next, so
-`natpn.cli.cell_texts` converts whole columns, or does as the model says.
+pyarrow reads both CSV and Parquet: it streams them, quickly, and is one library. All cells of CSV and Excel files are
+texts: types that are guessed from one piece of a file may be wrong in the next, so `natpn.cli.cell_texts` converts
+whole columns, or does as the model says.
 """
 
 import contextlib
 import csv
 import io
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import IO, Any, ClassVar
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from natpn.choices import did_you_mean, listed
-from natpn.cli.printing import Problem, note, on_terminal
-from natpn.cli.streams import Stream
+from natpn.cli.writing import Problem, note, on_terminal
 from natpn.tabular.texts import PLAIN, Written
+
+if TYPE_CHECKING:  # it imports pyarrow, which help does not need
+    from natpn.data import Files
 
 ROWS = 4096  # in a batch
 BLOCK = 1 << 23  # bytes of CSV that are parsed at once: the longest line
+PART = 1 << 20  # bytes that a stream reads at once
 _HEAD = 1 << 20  # bytes in which the header of a CSV file must end
 _SEPARATORS = ",;\t|"
 _NOT_UTF8 = "it is not UTF-8 text; say --encoding cp1252 if Windows wrote it, or save it as UTF-8."
@@ -64,15 +68,7 @@ class Source(ABC):
             raise Problem(f"{self.name} has no columns; add some.")
 
     def batches(self, columns: list[str], what: str = "read") -> Iterator[tuple[int, Any]]:
-        """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far it is.
-
-        Args:
-            columns: The columns to read.
-            what: What is done with them, for the bar.
-
-        Raises:
-            Problem: If the file is damaged, or has no rows.
-        """
+        """Yield tables of at most `ROWS` rows, each with the number of its first row; a bar shows how far `what` is."""
         from tqdm import tqdm
 
         first = 0
@@ -98,9 +94,7 @@ class Source(ABC):
 
     def check_column(self, option: str, name: str) -> None:
         """Raise if there is no column of a name that an option gives."""
-        if name not in self.names:
-            hint = did_you_mean(name, self.names) or f"; it has {listed(self.names)}."
-            raise Problem(f"--{option} {name}: {self.name} has no such column{hint}")
+        check_column(option, name, self.names, self.name)
 
     def count_bad(self, column: str, number: int, example: str) -> None:
         """Count cells that are taken for missing because they are not of their column's kind."""
@@ -114,9 +108,54 @@ class Source(ABC):
             note(f"column {column!r}: {number:,} {cells} counted as missing, as {example!r}")
 
 
+def check_column(option: str, name: str, names: Sequence[str], where: str) -> None:
+    """Raise if there is no column of a name that an option gives."""
+    if name not in names:
+        hint = did_you_mean(name, names) or f"; it has {listed(names)}."
+        raise Problem(f"--{option} {name}: {where} has no such column{hint}")
+
+
+class Stream(io.RawIOBase):
+    """Bytes that a function hands out: about as many of the next ones as it is asked for, and none at the end."""
+
+    def __init__(self, part: Callable[[int], bytes]) -> None:
+        self._part, self._left, self._position = part, b"", 0
+
+    def readable(self) -> bool:
+        """Say that it can be read."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes have been read."""
+        return self._position
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes and leave them to be read: as many as asked for, fewer only at the end."""
+        while len(self._left) < size and (part := self._part(size - len(self._left))):
+            self._left += part
+        return self._left[:size]
+
+    def read(self, size: int = -1) -> bytes:
+        """Return as many bytes as asked for, fewer only at the end, all that are left if the size is negative."""
+        parts, wanted = [], sys.maxsize if size < 0 else size
+        while wanted and (part := self._left or self._part(min(wanted, PART))):
+            parts.append(part[:wanted])
+            self._left = part[wanted:]
+            wanted -= len(parts[-1])
+        whole = b"".join(parts)
+        self._position += len(whole)
+        return whole
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer as far as there is something, and return how far."""
+        part = self.read(len(buffer))
+        buffer[: len(part)] = part
+        return len(part)
+
+
 @dataclass
 class CSVFile(Source):
-    """A CSV file. Lines are counted from 1, the header's."""
+    """A CSV file. Lines are counted from 1, the header's; `again` opens the text once more, if that is possible."""
 
     unit = "B"
     stream: Stream = field(kw_only=True)
@@ -138,7 +177,7 @@ class CSVFile(Source):
                 pc.ConvertOptions(
                     column_types=dict.fromkeys(self.names, pa.string()),
                     include_columns=columns,
-                    strings_can_be_null=False,  # which texts are missing values says natpn.tabular.texts
+                    strings_can_be_null=False,  # which texts are missing values says natpn.tabular
                     check_utf8=False,  # but below, where the row is known
                 ),
             )
@@ -202,18 +241,7 @@ def open_csv(
     written: Written,
     again: Callable[[], contextlib.AbstractContextManager[Stream]] | None,
 ) -> Source:
-    """Return the table in a CSV file.
-
-    Args:
-        name: What errors call the file.
-        stream: Its bytes, in UTF-8.
-        size: How many there are; None if that is not known.
-        written: How it writes values.
-        again: Opens the same bytes once more; None if they can be read only once.
-
-    Raises:
-        Problem: If it is no text, or has no header.
-    """
+    """Return the table in a CSV file, given its bytes in UTF-8 and how many there are, if that is known."""
     if stream.peek(3) == b"\xef\xbb\xbf":
         stream.read(3)
     head = stream.peek(_HEAD)
@@ -258,7 +286,6 @@ class ParquetFile(Source):
     """A Parquet file, whose columns have types of their own."""
 
     texts = False
-    unit = "rows"
     file: Any = field(kw_only=True)
 
     def _tables(self, columns: list[str]) -> Iterator[Any]:
@@ -267,11 +294,23 @@ class ParquetFile(Source):
         try:
             for batch in self.file.iter_batches(batch_size=ROWS, columns=columns, use_threads=False):
                 self.position += batch.num_rows
-                table = without_views(pa.Table.from_batches([batch]))
-                if table.num_rows:
-                    yield table
+                if batch.num_rows:
+                    yield without_views(pa.Table.from_batches([batch]))
         except (pa.ArrowException, OSError) as error:
             raise Problem(f"{self.name} is damaged ({error}); write or copy it again.") from None
+
+
+def open_parquet(name: str, file: IO[bytes], written: Written) -> Source:
+    """Return the table in a Parquet file, which must be seekable."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        parquet = pq.ParquetFile(file)
+        names = list(parquet.schema_arrow.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        raise Problem(f"{name} is a Parquet file that was cut short or damaged; write or copy it again.") from None
+    return ParquetFile(name, names, written, parquet.metadata.num_rows, file=parquet)
 
 
 def without_views(table: Any) -> Any:
@@ -284,18 +323,18 @@ def without_views(table: Any) -> Any:
     return table
 
 
-def open_parquet(name: str, file: IO[bytes], written: Written) -> Source:
-    """Return the table in a Parquet file, which must be seekable.
+@dataclass
+class FileOfMany(Source):
+    """The first of several Parquet files, or the only one, with the columns that all of them have."""
 
-    Raises:
-        Problem: If it is damaged.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    texts = False
+    files: "Files" = field(kw_only=True)
 
-    try:
-        parquet = pq.ParquetFile(file)
-        names = list(parquet.schema_arrow.names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise Problem(f"{name} is a Parquet file that was cut short or damaged; write or copy it again.") from None
-    return ParquetFile(name, names, written, parquet.metadata.num_rows, file=parquet)
+    def batches(self, columns: list[str], what: str = "read") -> Iterator[tuple[int, Any]]:
+        """Yield tables, each with the number of its first row; there may be none, and the bar is that of all files."""
+        for table in self._tables(columns):
+            yield self.position, table
+            self.position += table.num_rows
+
+    def _tables(self, columns: list[str]) -> Iterator[Any]:
+        yield from map(without_views, self.files.batches(columns))

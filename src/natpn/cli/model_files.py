@@ -1,24 +1,26 @@
-"""Models on disk, and the rows of new files in the form that a model knows.
+"""Models on disk, the rows of new files in the form that a model knows, and what it predicts for them.
 
 `natpn fit` writes with the model which column was the target, which were left out, and how the file wrote its values,
 so that the same file can be given to the other commands.
 """
 
 import contextlib
+import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.choices import did_you_mean, listed
+from natpn.choices import check_choice, did_you_mean, listed
 from natpn.cli.cell_texts import convert, usable
-from natpn.cli.formats import Source
-from natpn.cli.printing import Problem, of_system
-from natpn.cli.streams import as_input
+from natpn.cli.formats import FileOfMany, Source, without_views
+from natpn.cli.writing import Problem, as_input, system_errors
 from natpn.tabular import CellError, ColumnsError
+from natpn.tabular.texts import find_number
 from natpn.tabular.texts import PLAIN, Written
 
 
@@ -31,7 +33,7 @@ class SavedModel:
         estimator: The fitted estimator.
         target: The column that was the target; None if it was not `natpn fit` that wrote the model.
         dropped: The columns that were left out.
-        fitted: A hash of the targets of the fit, to know its rows again.
+        fitted: A hash of the targets of the fit, to know its rows again; None if they were in several files.
         written: How its table wrote numbers, dates and missing values.
     """
 
@@ -47,50 +49,34 @@ class SavedModel:
         """What the model knows about the columns of its table."""
         return self.estimator.inputs_.table
 
+    def digest(self) -> str:
+        """Return a hash of the files of the model."""
+        content = hashlib.sha256()
+        for path in sorted(Path(self.path).iterdir()):
+            if path.is_file():
+                content.update(path.name.encode() + b"\0" + path.read_bytes())
+        return content.hexdigest()
+
 
 def check_model_place(out: str, *inputs: str) -> None:
-    """Raise if a model cannot be written there, before time is spent on it.
-
-    Args:
-        out: The directory.
-        inputs: The files that are read, "-" for standard input.
-
-    Raises:
-        Problem: If its directory cannot be written.
-        ValueError: If something else is there, or it is, holds or lies in what is read.
-    """
+    """Raise if a model cannot be written to a directory, before time is spent on it; "-" is standard input."""
     from natpn.model.files import check
 
-    try:
+    with system_errors(out):
         check(out, *map(as_input, inputs))
-    except OSError as error:
-        raise of_system(error, out) from None
 
 
 def write_model(saved: SavedModel) -> None:
     """Write a model, whole or not at all; one that is there is replaced."""
     from natpn.estimators.saving import save
 
-    table = {
-        "target": saved.target,
-        "dropped": list(saved.dropped),
-        "fitted": saved.fitted,
-        "written": saved.written.to_config(),
-    }
-    try:
-        save(saved.estimator, saved.path, table)
-    except OSError as error:
-        raise of_system(error, saved.path) from None
+    table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+    with system_errors(saved.path):
+        save(saved.estimator, saved.path, table | {"written": saved.written.to_config()})
 
 
 def read_model(path: str) -> SavedModel:
-    """Read a model.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If it is damaged.
-        Problem: If it does not take tables.
-    """
+    """Read a model."""
     from natpn.estimators.loading import load_with_table
     from natpn.model import TableInputs
 
@@ -103,17 +89,7 @@ def read_model(path: str) -> SavedModel:
 
 
 def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:
-    """Return the columns of a file that the model needs, in its order.
-
-    Args:
-        saved: The model.
-        source: The file.
-        drop: Columns to leave out.
-        keep: Columns that are used for something else.
-
-    Raises:
-        Problem: If one is missing, or there is one too many.
-    """
+    """Return the columns of a file that the model needs, in its order; those in `keep` are used for something else."""
     for name in drop:
         source.check_column("drop", name)
     needed = set(saved.table.feature_names) if saved.table.named else set()
@@ -150,15 +126,7 @@ def _unmatched(error: ColumnsError, source: Source, drop: Sequence[str]) -> str:
 
 
 def prepare_batch(saved: SavedModel, names: list[str], table: Any, source: Source, first: int) -> Any:
-    """Return a batch as the model knows it.
-
-    Args:
-        saved: The model.
-        names: The columns that `match_features` returned.
-        table: A batch with these columns, at least.
-        source: The file.
-        first: The number of the batch's first row in the file.
-    """
+    """Return a batch, from row `first` of a file on, as the model knows it; `match_features` returned the names."""
     import pyarrow as pa
 
     columns = zip(names, saved.table.columns, strict=True)
@@ -167,18 +135,82 @@ def prepare_batch(saved: SavedModel, names: list[str], table: Any, source: Sourc
 
 @contextlib.contextmanager
 def located(source: Source, rows: Sequence[int] | NDArray[np.intp]) -> Iterator[None]:
-    """Word errors of the library about a table in terms of the file.
-
-    Args:
-        source: The file.
-        rows: The number that each row of the table has in the file.
-
-    Raises:
-        Problem: With the place in the file.
-    """
+    """Word errors of the library about a table in terms of the file, in which its rows have these numbers."""
     try:
         yield
     except CellError as error:
         raise Problem(f"{source.place(int(rows[error.row]))}, column {error.column!r}: {error.problem}") from None
     except ValueError as error:
         raise Problem(f"{source.name}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a model, whatever the files.
+
+    Attributes:
+        drop: Columns to leave out.
+        identifier: A column to keep beside the predictions.
+        coverage: The probability with which intervals hold the target.
+        columns: The columns of the predictions that are written, in this order; all if None.
+    """
+
+    drop: tuple[str, ...] = ()
+    identifier: str | None = None
+    coverage: float = 0.9
+    columns: tuple[str, ...] | None = None
+
+    def check(self, saved: SavedModel) -> None:
+        """Raise if the predictions of a model have no such columns, before files are read."""
+        if self.columns is not None:
+            answers = saved.estimator.model_.answer_without_evidence()
+            known = [*answers.predictions(self.coverage), *answers.uncertainties()]
+            for name in self.columns:
+                check_choice("--columns", name, known)
+
+    def match(self, saved: SavedModel, source: Source) -> list[str]:
+        """Return the columns of a file that the model needs, in its order."""
+        if self.identifier:
+            source.check_column("id", self.identifier)
+        return match_features(saved, source, self.drop, [self.identifier] if self.identifier else [])
+
+    def predict(self, saved: SavedModel, source: Source) -> Iterator[Any]:
+        """Yield tables of predictions of the rows of a file, in the same order."""
+        names = self.match(saved, source)
+        needed = dict.fromkeys([self.identifier, *names] if self.identifier else names)
+        for first, batch in source.batches(list(needed), "predict"):
+            table = prepare_batch(saved, names, batch, source, first)
+            with located(source, range(first, first + batch.num_rows)):
+                found = saved.estimator.predict_dist(table).columns(self.coverage, self.columns)
+            yield self._frame(found, table, batch)
+
+    def predict_nothing(self, saved: SavedModel, source: FileOfMany) -> Any:
+        """Return the table of predictions of no rows."""
+        found = saved.estimator.model_.answer_without_evidence().columns(self.coverage, self.columns)
+        none = without_views(source.files.schema.empty_table())
+        return self._frame(found, none, none)
+
+    def _frame(self, found: Any, table: Any, batch: Any) -> Any:
+        """Return predictions as a table, with the column that names their rows before them."""
+        from natpn.estimators.data import make_frame
+
+        frame, name = make_frame(found, table).slice(0, batch.num_rows), self.identifier
+        if not name:
+            return frame
+        if name in frame.column_names:
+            raise Problem(f"--id {name}: a column of the predictions has that name; rename it in the file.")
+        return frame.add_column(0, name, batch[name])
+
+
+def check_categories(saved: SavedModel, source: FileOfMany, names: list[str]) -> None:
+    """Raise if files have numbers where training had names: each row would be unlike training, after hours of work."""
+    import pyarrow.types as types
+
+    for name, column in zip(names, saved.table.columns, strict=True):
+        kind, levels = source.files.schema.field(name).type, getattr(column, "levels", [])
+        is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        if is_number and levels and all(find_number(level, PLAIN, "") is None for level in levels):
+            raise Problem(
+                f"{source.name}: the column {name!r} is {kind}, but in training it had names such as {levels[0]!r}; "
+                "write it as texts with these names."
+            )

@@ -13,7 +13,7 @@ from natpn.choices import check_choice, listed
 from natpn.cli.advice import lookalike
 from natpn.cli.cell_texts import infer, is_text, read_texts, texts_of
 from natpn.cli.formats import Source
-from natpn.cli.printing import Problem, note
+from natpn.cli.writing import Problem, note
 from natpn.tabular import BooleanColumn, NumberColumn
 from natpn.tabular.cells import is_missing, text_of
 from natpn.tabular.column_kinds import OTHER, kind_of_texts
@@ -25,11 +25,7 @@ Targets = tuple[NDArray[Any], NDArray[np.intp]]  # those that are not missing, a
 
 
 def said_classes(task: str | None, family: str | None) -> bool | None:
-    """Say by the options whether a target is one of classes, None if they leave it open.
-
-    Raises:
-        Problem: If there is no such family, its targets are vectors, or the options contradict each other.
-    """
+    """Say by the options whether a target is one of classes, None if they leave it open."""
     from natpn.families import FAMILIES, has_vectors
 
     if has_vectors(family):
@@ -45,17 +41,7 @@ def said_classes(task: str | None, family: str | None) -> bool | None:
 
 
 def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Targets:
-    """Return the targets of a fit: labels, or numbers as float64.
-
-    Args:
-        column: The column.
-        name: Its name.
-        source: The file.
-        said: Whether they are classes, by the options; None if they leave it open.
-
-    Raises:
-        Problem: If they can be neither.
-    """
+    """Return the targets of a fit: labels, or numbers as float64; by the options, if they said which."""
     import pyarrow.types as types
 
     if said is None:
@@ -75,17 +61,7 @@ def fit_targets(column: Any, name: str, source: Source, said: bool | None) -> Ta
 
 
 def number_targets(column: Any, name: str, source: Source, in_fit: bool = False) -> Targets:
-    """Return a column as numbers; true is 1.
-
-    Args:
-        column: The column.
-        name: Its name.
-        source: The file.
-        in_fit: Whether texts have to be numbers only because the options say so; then their unit is found too.
-
-    Raises:
-        Problem: If a value is no number.
-    """
+    """Return a column as numbers; true is 1. In a fit texts are numbers because the options say so, and show a unit."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -169,7 +145,6 @@ def _without_categories(column: Any) -> Any:
     """Return categories as what they are categories of."""
     import pyarrow as pa
 
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
@@ -177,9 +152,6 @@ def known_labels(column: Any, classes: NDArray[Any], name: str, source: Source) 
     """Return labels as the model knows them.
 
     A text such as NA is a label if training had it as one, and else missing.
-
-    Raises:
-        Problem: If one was not in training.
     """
     places = {text_of(label): place for place, label in enumerate(classes.tolist())}
 

@@ -106,6 +106,7 @@ class NatPNEstimator(DataEstimator):
         held_out = HeldOut.of(found.n_rows, self._n_folds, self.validation_fraction, self.calibrate is not None)
         with encode(share, found, self._encode_targets, self.targets_, held_out, seed) as rows:
             self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
+            self.n_held_out_ = len(rows.y)
             self._fit(rows, seed)
 
     def _fit(self, data: Prepared, seed: int) -> None:

@@ -73,6 +73,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     family_: Family
     n_features_in_: int
     n_rows_: int
+    n_held_out_: int
     held_out_: NDArray[np.intp]
     folds_: list[NDArray[np.intp]]
 
@@ -150,7 +151,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     ) -> None:
         """Fit on rows in memory."""
         data = self._prepare(X, y, sample_weight, X_val, y_val, seed)
-        self.n_rows_ = len(data.train[0])
+        self.n_rows_, self.n_held_out_ = len(data.train[0]), len(self.held_out_)
         self._fit(data, seed)
 
     def _fit_files(self, files: "Files", target: Any, seed: int) -> None:

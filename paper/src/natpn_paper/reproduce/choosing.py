@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from natpn.choices import did_you_mean
-from natpn.cli.printing import Problem, note
+from natpn.cli.writing import Problem, note
 from natpn_paper.datasets import MissingData, load
 from natpn_paper.experiments import Experiment, Run
 from natpn_paper.reproduce.progress import missing_data

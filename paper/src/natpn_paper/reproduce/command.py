@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from natpn.cli.others import part
-from natpn.cli.printing import Problem, note, of_system, say
+from natpn.cli.writing import Problem, note, of_system, part, say
 
 RESULTS = os.path.join("reproduce", "results.jsonl")
 QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")

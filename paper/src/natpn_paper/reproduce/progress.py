@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from natpn.cli.printing import note, say
+from natpn.cli.writing import note, say
 from natpn_paper.datasets import missing_folder
 from natpn_paper.experiments import Experiment, Run, published
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from natpn.cli.output_files import PAGE, check_output, write_text
-from natpn.cli.printing import Problem, note, of_system, say
+from natpn.cli.writing import PAGE, Problem, check_output, note, of_system, say, write_text
 from natpn.outputs import Kind, check_apart
 from natpn_paper.experiments import EXPERIMENTS, read_lines, registry
 from natpn_paper.results.html_page import page
