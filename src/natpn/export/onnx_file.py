@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out
+from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out, other_columns
 from natpn.export.operators import operators
-from natpn.export.preparation import other_columns
 from natpn.families import name_of
 from natpn.model import Labels, Model, TableInputs, Units
 from natpn.outputs import Kind, check_file, replacing
