@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from natpn.model import Model
-from natpn.report import least, page, render
-from natpn.report.same_answer import baselines
-from natpn.report.scores import METRICS, scores
+from natpn.report import page, render, story
+from natpn.report.scores import METRICS, baselines, scores
 
 KINDS = ["labels", "many labels", "numbers", "conformal ensemble", "lognormal", "counts", "vectors", "images"]
 SCRIPT = "<script>alert(1)</script>"
@@ -159,10 +158,10 @@ def test_images_have_no_columns_to_point_at(case, rendered):
 def test_the_least_known_row_comes_first_with_its_unusual_column(case):
     X = case.X.copy()
     X.loc[X.index[41], "$x_1$ & more"] = -1234.5
-    rows = page.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
+    rows = story.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
     assert (rows[0].number, rows[0].column, rows[0].value, rows[0].alone) == (42, "$x_1$ & more", "−1,234", True)
     X.loc[X.index[7], "colour"] = "never seen"
-    column, value, usual, alone = least._unusual(case.model, X[7:8], 1)[0]
+    column, value, usual, alone = story._unusual(case.model, X[7:8], 1)[0]
     assert (column, value, alone) == ("colour", "never seen", True)
     assert usual in ("red, <i>blue</i>", "<i>blue</i>, red")
 
@@ -171,8 +170,8 @@ def test_the_least_known_row_comes_first_with_its_unusual_column(case):
 def test_columns_are_found_by_name_whatever_their_order(case):
     X = case.X.copy()
     X.loc[X.index[3], SCRIPT] = 99.0
-    found = least._unusual(case.model, X[X.columns[::-1]][:5], 5)
-    assert found == least._unusual(case.model, X[:5], 5)
+    found = story._unusual(case.model, X[X.columns[::-1]][:5], 5)
+    assert found == story._unusual(case.model, X[:5], 5)
     assert found[3][:2] == (SCRIPT, "99")
 
 

@@ -250,8 +250,7 @@ def _summary(saved: SavedModel, X: Any, y: NDArray[Any], picked: bool) -> Iterat
         y: The targets.
         picked: Whether the family was picked by the targets.
     """
-    from natpn.report.same_answer import baselines
-    from natpn.report.scores import scores
+    from natpn.report.scores import baselines, scores
 
     model, units = saved.estimator, saved.written.units
     unit = f" in {units[saved.target]}" if saved.target is not None and saved.target in units else ""

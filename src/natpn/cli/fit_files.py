@@ -126,8 +126,7 @@ def fit_files(
 
 def _summary(saved: SavedModel, picked: bool) -> Iterator[str]:
     """Yield how columns are read, what the model predicts, and its scores on rows that were held out."""
-    from natpn.report.same_answer import baselines
-    from natpn.report.scores import judge_answers, totals
+    from natpn.report.scores import baselines, judge_answers, totals
 
     model = saved.estimator
     yield "columns, as they are read:"

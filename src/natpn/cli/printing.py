@@ -69,8 +69,7 @@ def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) ->
         same: Those of the same answer for every row, by the same names.
         model: The model.
     """
-    from natpn.report.same_answer import baseline_words
-    from natpn.report.scores import METRICS
+    from natpn.report.scores import METRICS, baseline_words
 
     width = max(map(len, scores))
     yield f"  {'':<{width}}  {'model':>10}  {'baseline':>10}"

@@ -3,6 +3,11 @@
 Rows are answered once, in pieces, and of each piece only numbers are kept (`judge`), so a million rows need no more
 memory than their table. Every score is a total over these numbers: one entry in `METRICS`, which command line and
 report read. A new score is one line there.
+
+The baselines beside the scores are those of the same answer for every row: the best one that knows the targets but not
+the rows. For numbers it is their mean, and as a distribution the marginal of the model's family (for the CRPS, the
+targets' own distribution). For classes it is the most frequent one, and as probabilities the share of each. Precision
+and recall are those of labels drawn by these shares.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
 from natpn.distributions import ScalarDistribution
-from natpn.model import NOVEL
+from natpn.families import Family
+from natpn.model import NOVEL, Units
 from natpn.model.answers import ClassPredictive, Predictive, encode_labels
 
 Floats = NDArray[np.float64]
@@ -241,14 +248,7 @@ def totals(judged: Judged) -> dict[str, float]:
 
 
 def judge(model: Any, X: Any, y: Any, ood: Any = None) -> Judged:
-    """Answer rows once, and compare with the targets.
-
-    Args:
-        model: A fitted estimator.
-        X: Rows.
-        y: Their targets, in the form in which the model was given them.
-        ood: Rows that are unlike training.
-    """
+    """Answer rows, and those unlike training, once, and compare with the targets in the form of training."""
     judged = judge_answers(model.answers(X), y)
     if ood is not None:
         others = _concatenated([_knowledge(part) for part in model.answers(ood)])
@@ -306,3 +306,52 @@ def _compare_classes(part: ClassPredictive, y: NDArray[Any]) -> dict[str, Floats
         "log_prob": part.log_prob(y),
     }
     return found | ({"second": p[:, 1]} if len(part.classes) == 2 else {})
+
+
+def baselines(model: Any, y: Any) -> dict[str, float]:
+    """Return the scores of the same answer for every row, by name, where such an answer makes sense."""
+    if model.family_.is_classes:
+        return _baselines_of_classes(encode_labels(np.asarray(y), model.classes_), len(model.classes_))
+    return _baselines_of_numbers(np.asarray(y, np.float64), model.family_)
+
+
+def baseline_words(model: Any) -> str:
+    """Say what the same answer is."""
+    if model.family_.is_classes:
+        return "the most frequent class, or the share of each"
+    return "the mean, or the targets' own distribution"
+
+
+def _baselines_of_classes(index: NDArray[np.int64], n_classes: int) -> dict[str, float]:
+    shares = np.bincount(index, minlength=n_classes) / len(index)
+    every = np.broadcast_to(shares, (len(index), n_classes))
+    found = {
+        "accuracy": metrics.accuracy(index, every),
+        "brier": metrics.brier_norm(index, every),
+        "brier_score": metrics.brier_score(index, every),
+        "negative_log_likelihood": metrics.negative_log_likelihood(np.log(shares[index])),
+    }
+    if n_classes == 2:
+        second = float(100 * shares[1])
+        found |= {"auc": 50.0, "precision": second, "recall": second}
+    return found
+
+
+def _baselines_of_numbers(truth: Floats, family: Family) -> dict[str, float]:
+    mean = np.broadcast_to(truth.mean(0), truth.shape)
+    found = {"rmse": metrics.rmse(truth, mean), "mae": float(np.abs(truth - mean).mean()), "r2": 0.0}
+    if truth.ndim == 1:
+        n = len(truth)
+        half_difference = np.sum((2 * np.arange(1, n + 1) - n - 1) * (np.sort(truth) / n)) / n
+        surprise = metrics.negative_log_likelihood(_marginal_log_prob(truth, family))
+        found |= {"negative_log_likelihood": surprise, "crps": float(half_difference)}
+    return found
+
+
+def _marginal_log_prob(truth: Floats, family: Family) -> Floats:
+    units = Units.of(family, truth)
+    marginal = family.marginal(units.standardise(truth))
+    chi = units.restore(marginal.chi)
+    predictive = family.posterior(family.evidence(chi, marginal.log_n.to(chi.dtype))).predictive()
+    log_prob: Floats = predictive.log_prob(torch.tensor(truth)).numpy()
+    return log_prob
