@@ -300,7 +300,7 @@ def fit(
 
 def _absolute(source: Place | Sequence[Place]) -> list[str]:
     """Return paths that lead to the same files from every working directory."""
-    return [os.path.abspath(path) for path in ([source] if isinstance(source, (str, PathLike)) else source)]
+    return list(map(os.path.abspath, [source] if isinstance(source, (str, PathLike)) else source))
 
 
 def _for_workers(estimator: NatPNEstimator) -> NatPNEstimator:

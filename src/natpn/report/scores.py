@@ -41,21 +41,14 @@ _KNOWLEDGE = ("log_evidence", "aleatoric", "familiarity", "novelty_p")
 
 @dataclass(frozen=True)
 class Metric:
-    """One score.
+    """One score."""
 
-    Attributes:
-        title: Its name for a person.
-        meaning: What it says, and which values are good; "in %" if it is a percentage.
-        needs: The numbers that it is made of; it is left out for rows that do not have them.
-        total: Makes one number of them.
-        of_rows: If `needs` has the metric's own name: returns that number for each row of a piece, from what the model
-            says of it and what was true; None if it has no such number.
-    """
-
-    title: str
-    meaning: str
-    needs: tuple[str, ...]
-    total: Callable[..., float]
+    title: str  # its name for a person
+    meaning: str  # what it says, and which values are good; "in %" if it is a percentage
+    needs: tuple[str, ...]  # the numbers that it is made of; it is left out for rows that do not have them
+    total: Callable[..., float]  # makes one number of them
+    # If `needs` has the metric's own name: returns that number for each row of a piece, from what the model says of it
+    # and what was true; None if it has no such number.
     of_rows: Callable[[Any, NDArray[Any]], Floats | None] | None = None
 
 
@@ -67,14 +60,9 @@ def _area(label: Floats, second: Floats) -> float:
     return float(100 * roc_auc_score(label == 1, second)) if 0 < np.mean(label == 1) < 1 else np.nan
 
 
-def _share_of(rows: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Floats, Floats], float]:
-    """Return the share of some rows that are of the second class and predicted as such; NaN without such rows."""
-
-    def share(label: Floats, guess: Floats, second: Floats) -> float:
-        chosen = rows(label, guess) == 1
-        return _percent((label == guess)[chosen]) if chosen.any() else np.nan
-
-    return share
+def _share_right(rows: Floats, label: Floats, guess: Floats) -> float:
+    """Return the share of rows of the second class, by one of label and guess, on which both agree; NaN if none are."""
+    return _percent((label == guess)[rows == 1]) if (rows == 1).any() else np.nan
 
 
 def _if_finite(function: Callable[[Floats, Floats], float], otherwise: float) -> Callable[[Floats, Floats], float]:
@@ -122,13 +110,13 @@ METRICS: dict[str, Metric] = {
         "Precision",
         "Share of the rows predicted as the second of two classes that are of it, in %.",
         ("label", "guess", "second"),
-        _share_of(lambda label, guess: guess),
+        lambda label, guess, second: _share_right(guess, label, guess),
     ),
     "recall": Metric(
         "Recall",
         "Share of the rows of the second of two classes that are predicted as such, in %.",
         ("label", "guess", "second"),
-        _share_of(lambda label, guess: label),
+        lambda label, guess, second: _share_right(label, label, guess),
     ),
     "rmse": Metric(
         "Root mean squared error",
