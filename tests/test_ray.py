@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import natpn.ray
+from clusters import ROOT, two_cpus
 from natpn import NatPNClassifier, NatPNRegressor, load
 from natpn.data import parquet
-
-ROOT = Path(__file__).parents[1]
 
 
 def table(n: int, seed: int = 0) -> pa.Table:
@@ -48,25 +46,8 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two CPUs; ports are chosen by Ray, so that clusters do not meet."""
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        patch.delenv("RAY_ADDRESS", raising=False)
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        patch.setenv("PYTHONPATH", os.pathsep.join(str(ROOT / folder) for folder in ("src", "paper/src", "tests")))
-        warnings.simplefilter("ignore")  # of Ray's own
-        import ray
-
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=100 * 1024**2,
-            configure_logging=False,
-        )
+    with two_cpus() as ray:
         yield ray
-        ray.shutdown()
 
 
 @pytest.fixture

@@ -30,24 +30,16 @@ _PLACE = "choose another place for the output"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file that natpn writes.
+    """A kind of file that natpn writes."""
 
-    Attributes:
-        name: What errors call it.
-        is_ours: Says by its content whether a file, open for reading, is of this kind.
-    """
-
-    name: str
-    is_ours: Callable[[IO[bytes]], bool]
+    name: str  # what errors call it
+    is_ours: Callable[[IO[bytes]], bool]  # says by its content whether a file, open for reading, is of this kind
 
 
 def check_apart(out: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
     """Raise if an output is, holds or lies in something that is read, or is or holds the working or home directory.
 
     Paths are compared by what they lead to, so that links and other spellings count.
-
-    Raises:
-        ValueError: With what it would damage.
     """
     if is_special(out):
         return
@@ -68,12 +60,7 @@ def check_apart(out: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
 
 
 def check_file(out: str | PathLike[str], kind: Kind) -> None:
-    """Raise if there is something that is not of a kind: it would be lost. An empty file may be replaced.
-
-    Raises:
-        ValueError: With the cure.
-        OSError: If it cannot be read.
-    """
+    """Raise if there is something that is not of a kind: it would be lost. An empty file may be replaced."""
     if is_special(out) or not os.path.exists(out):
         return
     if os.path.isdir(out):
@@ -84,16 +71,10 @@ def check_file(out: str | PathLike[str], kind: Kind) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise if no file can be made in a directory.
-
-    Raises:
-        OSError: From the attempt.
-    """
+    """Raise an OSError if no file can be made in a directory."""
     file, hidden = _hidden(path / "any")
-    try:
-        file.close()
-    finally:
-        os.unlink(hidden)
+    file.close()
+    os.unlink(hidden)
 
 
 @contextlib.contextmanager
@@ -125,7 +106,9 @@ def replacing(out: str | PathLike[str], kind: Kind) -> Iterator[IO[bytes]]:
         with contextlib.suppress(OSError):
             os.unlink(hidden)
         raise
-    _keep_names(place.parent)
+    # Ask the disk to keep the new name, where it can be asked.
+    with contextlib.suppress(OSError), _opened(place.parent, os.O_RDONLY) as number:
+        os.fsync(number)
 
 
 @contextlib.contextmanager
@@ -155,17 +138,10 @@ def sweep(path: str | PathLike[str]) -> None:
     with contextlib.suppress(OSError), os.scandir(path) as entries:
         for entry in entries:
             if HIDDEN.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                with contextlib.suppress(OSError):  # its writer is alive, or it is another person's
-                    _remove_unlocked(entry.path)
-
-
-def _remove_unlocked(path: str) -> None:
-    number = os.open(path, os.O_WRONLY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(path)
-    finally:
-        os.close(number)
+                # It stays if its writer is alive, or if it is another person's.
+                with contextlib.suppress(OSError), _opened(entry.path, os.O_WRONLY | os.O_NOFOLLOW) as number:
+                    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(entry.path)
 
 
 def _hidden(place: Path) -> tuple[IO[bytes], Path]:
@@ -195,19 +171,18 @@ def _lock(path: Path) -> int | None:
         number = os.open(path, os.O_RDONLY)
         with contextlib.suppress(OSError):  # some file systems have no locks
             fcntl.flock(number, fcntl.LOCK_EX)
-        if _identity(path) == _key(os.fstat(number)):  # unless it was removed by one that failed
+        if _identity(path) == _identity(number):  # unless it was removed by one that failed
             return number
         os.close(number)
 
 
-def _keep_names(path: Path) -> None:
-    """Ask the disk to keep the new names of files, where it can be asked."""
-    with contextlib.suppress(OSError):
-        number = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+@contextlib.contextmanager
+def _opened(path: str | PathLike[str], flags: int) -> Iterator[int]:
+    number = os.open(path, flags)
+    try:
+        yield number
+    finally:
+        os.close(number)
 
 
 def is_special(path: str | PathLike[str]) -> bool:
@@ -219,15 +194,12 @@ def is_special(path: str | PathLike[str]) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _key(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
-
-
-def _identity(path: str | PathLike[str]) -> tuple[int, int] | None:
+def _identity(path: str | PathLike[str] | int) -> tuple[int, int] | None:
     try:
-        return _key(os.stat(path))
+        found = os.stat(path)
     except OSError:
         return None
+    return found.st_dev, found.st_ino
 
 
 def _identities(path: str | PathLike[str]) -> set[tuple[int, int] | None]:

@@ -83,11 +83,7 @@ class Scorer:
         return list(dict.fromkeys([*self.keep, *self.features]))
 
     def check(self, names: Sequence[str]) -> None:
-        """Raise if an input lacks a column.
-
-        Raises:
-            ValueError: With the column.
-        """
+        """Raise a ValueError if an input lacks a column."""
         for name in self.needed:
             if name not in names:
                 role = "keep" if name in self.keep else "model"
@@ -103,8 +99,12 @@ class Scorer:
         self.check(batch.column_names)
         found = self.empty
         if len(batch):
-            with _one_thread():
+            threads = torch.get_num_threads()
+            torch.set_num_threads(1)  # there is a process for each core
+            try:
                 found = self.estimator.predict_frame(batch.select(self.features), coverage=self.coverage)
+            finally:
+                torch.set_num_threads(threads)
         found = found.select(self.columns)
         for number, name in enumerate(self.keep):
             found = found.add_column(number, batch.schema.field(name), batch[name])
@@ -121,17 +121,6 @@ class Scorer:
 
         rows = frame.select(*[f"`{name}`" for name in self.needed])
         return rows.mapInArrow(self.batches, from_arrow_schema(self.schema(to_arrow_schema(rows.schema))))
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: there is a process for each core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def predict(
@@ -199,14 +188,9 @@ def predict(
 
 
 class Blocks:
-    """The rows of files in blocks of one size, whatever the sizes of files and row groups.
+    """Rows of files, some columns of them, in blocks of one size whatever the sizes of files and row groups.
 
     Ray's own reader of Parquet decides for itself how large blocks are, and may leave actors without any.
-
-    Args:
-        files: What to read.
-        columns: Which columns.
-        size: How many rows a block has; the last may have fewer.
     """
 
     def __init__(self, files: data.Files, columns: list[str], size: int) -> None:
@@ -230,26 +214,19 @@ class Blocks:
     def parts(self, number: int) -> Iterator[tuple[data.Piece, pa.Table]]:
         """Yield the rows of a block, with the row group that they are of."""
         for piece, start, stop in self.places[number]:
-            yield piece, pa.concat_tables(self._rows(piece, start, stop))
-
-    def _rows(self, piece: data.Piece, start: int, stop: int) -> Iterator[pa.Table]:
-        first = 0
-        for batch in self.files.batches(self.columns, [piece]):
-            begin, end = max(start - first, 0), min(stop - first, len(batch))
-            if begin < end:
-                yield batch.slice(begin, end - begin)
-            first += len(batch)
-            if first >= stop:
-                return
+            found, first = [], 0
+            for batch in self.files.batches(self.columns, [piece]):
+                begin, end = max(start - first, 0), min(stop - first, len(batch))
+                if begin < end:
+                    found.append(batch.slice(begin, end - begin))
+                first += len(batch)
+                if first >= stop:
+                    break
+            yield piece, pa.concat_tables(found)
 
 
 class BlockScorer:
-    """Reads blocks and predicts their rows: what an actor of `predict` does.
-
-    Args:
-        blocks: The blocks.
-        settings: Those of a `Scorer`.
-    """
+    """Reads blocks and predicts their rows with the settings of a `Scorer`: what an actor of `predict` does."""
 
     def __init__(self, blocks: Blocks, *settings: Any) -> None:
         self.blocks, self.score = blocks, Scorer(*settings)
@@ -301,12 +278,7 @@ def fit(
     files = data.parquet(given)
     Share.of(files, target)
     check(out, *files.paths)
-    settings = {
-        "estimator": _for_workers(estimator),
-        "source": given,
-        "target": target,
-        "out": os.path.abspath(out),
-    }
+    settings = {"estimator": _for_workers(estimator), "source": given, "target": target, "out": os.path.abspath(out)}
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
 
@@ -328,7 +300,7 @@ def fit(
 
 def _absolute(source: Place | Sequence[Place]) -> list[str]:
     """Return paths that lead to the same files from every working directory."""
-    return [os.path.abspath(path) for path in ([source] if isinstance(source, (str, PathLike)) else source)]
+    return list(map(os.path.abspath, [source] if isinstance(source, (str, PathLike)) else source))
 
 
 def _for_workers(estimator: NatPNEstimator) -> NatPNEstimator:

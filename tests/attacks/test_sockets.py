@@ -13,8 +13,8 @@ import natpn
 from attacks.served import JSON, MODEL, ROW, server_process
 from natpn.model import Model
 from natpn.serve import app as app_module
-from natpn.serve import connections, create_app, gate
-from natpn.serve.connections import Connection
+from natpn.serve import create_app, gate, server
+from natpn.serve.server import Connection
 from serve.serving import serving
 
 POST = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
@@ -80,7 +80,7 @@ def test_1010_silent_sockets_stop_no_one(many_files, tally, files):
 def test_a_head_that_does_not_come(model, monkeypatch, tally, head, trickle):
     if head.endswith(b"X: ") and trickle == b"\r\n":
         trickle = b"y"  # an empty line would end the head
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     with serving(create_app(model), http=Connection) as address, connected(address) as (connection,):
         connection.sendall(head)
         assert seconds_until_closed(connection, trickle) < 3
@@ -89,7 +89,7 @@ def test_a_head_that_does_not_come(model, monkeypatch, tally, head, trickle):
 
 def test_a_second_head_that_does_not_come(model, monkeypatch, tally):
     """After an answer a connection may rest, but a head that was begun has to end."""
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
     with serving(create_app(model), http=Connection) as address, connected(address) as (connection,):
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
@@ -110,7 +110,7 @@ def test_a_body_that_trickles(model, monkeypatch, tally):
 
 def test_a_body_that_no_one_reads_trickles(model, monkeypatch, tally):
     """`/health` is answered at once, and the body that follows must not keep the connection."""
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
     with serving(create_app(model), http=Connection) as address, connected(address) as (connection,):
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n")
         assert seconds_until_closed(connection, b" ") < 3
@@ -191,7 +191,7 @@ def test_health_answers_when_too_many_requests_are_open(model, monkeypatch, tall
 
 
 def test_an_answer_that_no_one_takes(model, monkeypatch, tally):
-    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(server, "ANSWER_SECONDS", 0.3)
     closed = threading.Event()
     lost = Connection.connection_lost
     monkeypatch.setattr(Connection, "connection_lost", lambda *args: (lost(*args), closed.set()))

@@ -21,8 +21,7 @@ from natpn.cli.model_files import SavedModel, prepare_batch
 from natpn.cli.reading import Reading, opened
 from natpn.cli.writing import Problem
 from natpn.serve import create_app
-from natpn.serve.errors import RequestError
-from natpn.serve.request_rows import TableReader
+from natpn.serve.request_rows import RequestError, TableReader
 from natpn.tabular import TableTransform
 from serve.serving import client_of
 

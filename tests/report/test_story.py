@@ -21,7 +21,6 @@ def facts(error, *, classes=None, **more):
         "familiarity": np.ones(n),
         "novelty_p": np.ones(n),
         "held_out": np.arange(100.0),
-        "prior_log_n": 0.0,
         "classes": classes,
     }
     return Facts(**(given | more))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from natpn.serve.batching import Batcher
+from natpn.serve.predictor import Batcher
 
 
 def run(main):
@@ -80,7 +80,7 @@ def test_a_client_that_leaves_disturbs_nobody():
 
 
 def test_a_client_that_is_alone_does_not_wait(monkeypatch):
-    monkeypatch.setattr("natpn.serve.batching.LINGER", 5.0)
+    monkeypatch.setattr("natpn.serve.predictor.LINGER", 5.0)
 
     async def main():
         batcher = Batcher(double)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from natpn.serve import create_app
-from natpn.serve.prometheus import MEMORY, Metrics, RunningMean
+from natpn.serve.gate import MEMORY, Metrics, RunningMean
 from serve.serving import client_of, row
 
 

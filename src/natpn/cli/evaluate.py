@@ -59,8 +59,7 @@ def evaluate_command(
       natpn evaluate rent test.csv
       natpn evaluate rent test.csv --ood other_city.csv --json
     """
-    from natpn.report.same_answer import baselines
-    from natpn.report.scores import scores
+    from natpn.report.scores import baselines, scores
 
     saved, rows, other = read_rows(model, data, target, ood, drop, how)
     estimator, y = saved.estimator, rows.y

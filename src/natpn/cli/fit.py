@@ -289,8 +289,7 @@ def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel |
 
 def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[str]:
     """Yield what a model predicts, by a family that the targets may have picked, its rows and its scores."""
-    from natpn.report.same_answer import baselines
-    from natpn.report.scores import judge_answers, totals
+    from natpn.report.scores import baselines, judge_answers, totals
 
     model, columns, unit = saved.estimator, saved.table.columns, saved.written.units.get(rows.target)
     if rows.in_files:

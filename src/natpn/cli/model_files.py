@@ -20,8 +20,7 @@ from natpn.cli.cell_texts import convert, usable
 from natpn.cli.formats import FileOfMany, Source, without_views
 from natpn.cli.writing import Problem, as_input, system_errors
 from natpn.tabular import CellError, ColumnsError
-from natpn.tabular.texts import find_number
-from natpn.tabular.texts import PLAIN, Written
+from natpn.tabular.texts import PLAIN, Written, find_number
 
 
 @dataclass(frozen=True)

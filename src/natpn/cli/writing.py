@@ -100,8 +100,7 @@ def note(line: str) -> None:
 
 def score_lines(scores: dict[str, float], same: dict[str, float], model: Any) -> Iterator[str]:
     """Yield a line for each score: its name, its value, that of the same answer for every row, and what it means."""
-    from natpn.report.same_answer import baseline_words
-    from natpn.report.scores import METRICS
+    from natpn.report.scores import METRICS, baseline_words
 
     width = max(map(len, scores))
     yield f"  {'':<{width}}  {'model':>10}  {'baseline':>10}"

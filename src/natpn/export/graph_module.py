@@ -1,37 +1,41 @@
 """A model as one module: inputs in the user's units → a tuple of named outputs.
 
-Inputs are prepared by `natpn.export.preparation`; network, update, units and predictive distributions are the library's
-own. What the model calculates in numpy is repeated here: familiarity, epistemic uncertainty and `novelty_p`. What
-depends on the family, such as quantiles in closed form, is in the family's file.
+Network, update, units and predictive distributions are the library's own. What the model calculates in numpy is
+repeated here: the encoding of inputs, familiarity, epistemic uncertainty and `novelty_p`. What depends on the family,
+such as quantiles in closed form, is in the family's file.
+
+A column of numbers states the constants of its encoding (`Column.arithmetic`); the surprise is the sum of their events
+and of the distance of the farthest number beyond its range. A table with any other column has to be encoded before.
 """
 
 import copy
+import math
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from natpn.densities import Density, GaussianMixture
 from natpn.densities import expectation_maximization as em
-from natpn.export.preparation import prepare
 from natpn.families import Family, Graph, Posterior
-from natpn.model import Model, Units
+from natpn.model import ArrayInputs, Inputs, Model, TableInputs, Units
+from natpn.tabular import Column, TableTransform
+from natpn.tabular.number import STANDARDISED_LIMIT as LIMIT
+from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+_FAR = 1e6  # ranges: squares stay within float32
 
 
 def graph_of(family: Family) -> Graph:
-    """Return what a graph can calculate for a family.
-
-    Raises:
-        ValueError: If the family does not state it.
-    """
+    """Return what a graph can calculate for a family; raise a ValueError if the family does not state it."""
     graph = family.graph
     if graph is None:
         raise ValueError(
             f"family: {family!r} cannot be exported: its class does not state what a graph can say of it; give it a "
-            "property `graph` that returns a natpn.families.Graph"
+            "property `graph` that returns a natpn.families.description.Graph"
         )
     return graph
 
@@ -72,36 +76,27 @@ def left_out(model: Model) -> list[str]:
 class FrozenMixture(Density):
     """A Gaussian mixture as the coefficients of its quadratic features, for any number of rows at once."""
 
-    coefficients: Tensor
-
     def __init__(self, mixture: GaussianMixture) -> None:
         super().__init__(mixture.dim)
         self.location, self.scale = mixture.location, mixture.scale
-        self.register_buffer("coefficients", mixture._coefficients().detach().clone())
+        self.coefficients = mixture._coefficients().detach().clone()
 
     def _log_prob(self, u: Tensor) -> Tensor:
         return em.log_density_at_once(u.to(self.coefficients.dtype), self.coefficients).to(u.dtype)
 
 
 class Answers(nn.Module):
-    """Everything that a fitted model says about rows.
-
-    Args:
-        model: The model.
-    """
-
-    held_out: Tensor
-    levels: Tensor
+    """Everything that a fitted model says about rows."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.prepare, self.input_shape = prepare(model.inputs)
+        self.prepare, self.input_shape = _prepare(model.inputs)
         self.network = _frozen(copy.deepcopy(model.network).cpu()).eval()
         self.dtype = next(model.network.parameters()).dtype
         self.family = model.family
         self.units = model.targets if isinstance(model.targets, Units) else None
         trials = None if self.units is None else self.units.trials
-        self.trials = () if trials is None else (torch.tensor(trials, dtype=torch.float64),)
+        self.trials = () if trials is None else (_constant(trials),)
         self.prior_log_n = model.prior_log_n
         self.outputs = list(describe_outputs(model))
         self.graph = graph_of(model.family)
@@ -109,8 +104,7 @@ class Answers(nn.Module):
         self.n_held_out = len(held_out)
         self.n_steps = self.n_held_out.bit_length()
         padding = torch.full((2**self.n_steps - 1 - self.n_held_out,), torch.inf, dtype=torch.float64)
-        self.register_buffer("held_out", torch.cat([held_out, padding]))
-        self.register_buffer("levels", torch.tensor(LEVELS, dtype=torch.float64))
+        self.held_out, self.levels = torch.cat([held_out, padding]), _constant(LEVELS)
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs that `describe_outputs` names, for inputs in float64, shape (rows, *input_shape)."""
@@ -156,3 +150,86 @@ def _frozen(network: nn.Module) -> nn.Module:
             if isinstance(child, GaussianMixture):
                 setattr(module, name, FrozenMixture(child))
     return network.requires_grad_(False)
+
+
+def other_columns(inputs: Inputs) -> list[Column]:
+    """Return the columns of a table that a graph cannot read, such as categories and dates."""
+    return [column for column in inputs.columns or [] if column.arithmetic is None]
+
+
+def _prepare(inputs: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
+    """Return the module that prepares inputs, and the shape of one input that it takes."""
+    if isinstance(inputs, ArrayInputs):
+        return Standardise(inputs.mean, inputs.scale), inputs.shape
+    if isinstance(inputs, TableInputs) and not other_columns(inputs):
+        return Columns(inputs.table), (len(inputs.table.columns),)
+    return Standardise(0.0, 1.0), inputs.shape  # they are encoded
+
+
+class Standardise(nn.Module):
+    """Standardise arrays of any shape."""
+
+    def __init__(self, mean: Any, scale: Any) -> None:
+        super().__init__()
+        self.mean, self.scale = _constant(mean), _constant(scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (x − mean)/scale in float32."""
+        return ((x - self.mean) / self.scale).float()
+
+
+class Columns(nn.Module):
+    """Prepare a table whose columns all have an arithmetic, missing values as NaN."""
+
+    def __init__(self, table: TableTransform) -> None:
+        super().__init__()
+        columns = table.columns
+        stated = [arithmetic for column in columns if (arithmetic := column.arithmetic) is not None]
+        numbers = [(i, moments) for i, arithmetic in enumerate(stated) for moments in arithmetic.numbers]
+        self.varying = torch.tensor([i for i, _ in numbers], dtype=torch.int64)
+        self.factor = _constant([math.ldexp(1.0, -m.exponent) for _, m in numbers])
+        self.mean = _constant([m.mean for _, m in numbers])
+        self.deviation = _constant([m.deviation for _, m in numbers])
+        ranges = Ranges(columns)
+        self.has_ranges = table.ranges is not None and bool(ranges.places)
+        bounds = np.tile([[-math.inf], [math.inf], [1.0]], len(numbers))
+        bounds[:, ranges.places] = ranges.low, ranges.high, ranges.width
+        self.low, self.high, self.width = _constant(bounds)
+        self.most = _FAR if table.version > 2 else 1.0
+        flags = [(i, flag) for i, arithmetic in enumerate(stated) for flag in arithmetic.flags]
+        self.flagged = torch.tensor([i for i, _ in flags], dtype=torch.int64)
+        self.if_missing, self.if_one, self.otherwise = _constant([flag for _, flag in flags]).reshape(-1, 3).T
+        self.first = torch.tensor([column.missing == 0 for column in columns])
+        self.constant = _constant([arithmetic.constant for arithmetic in stated])
+        self.tolerance = _constant([arithmetic.tolerance for arithmetic in stated])
+        self.log_never = _constant([column.log_never for column in columns])
+        self.n_zeros = table.n_numbers - len(numbers)
+        self.counts_several = table.version > 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return numbers, flags and the surprise, (rows, n_outputs), in float32."""
+        missing = x.isnan()
+        parts = []
+        if self.varying.shape[0]:
+            z = (x.index_select(1, self.varying) * self.factor - self.mean) / self.deviation
+            parts.append(torch.where(missing.index_select(1, self.varying), 0.0, z.clamp(-LIMIT, LIMIT)))
+        if self.n_zeros:
+            parts.append(torch.zeros_like(x[:, :1]))
+        if self.flagged.shape[0]:
+            present = torch.where(x.index_select(1, self.flagged) == 1, self.if_one, self.otherwise)
+            parts.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
+        event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
+        surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
+        if self.has_ranges:
+            apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / self.width
+            farthest = apart.amax(1, keepdim=True).clamp(0.0, _FAR)
+            squared, growth = farthest.square(), farthest.clamp(1.0, self.most)
+            surprise = surprise + SHARE * self.log_never[:1] * growth * squared / (squared + HALF**2)
+        if self.counts_several:
+            surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST_STRANGE))
+        parts.append(surprise)
+        return torch.cat(parts, 1).float()
+
+
+def _constant(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values, np.float64))

@@ -17,9 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out
+from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out, other_columns
 from natpn.export.operators import operators
-from natpn.export.preparation import other_columns
 from natpn.families import name_of
 from natpn.model import Labels, Model, TableInputs, Units
 from natpn.outputs import Kind, check_file, replacing
@@ -101,15 +100,13 @@ def _check_place(place: Path) -> None:
 
 def _about_columns(model: Model) -> list[str]:
     others = other_columns(model.inputs)
-    if not others:
-        return []
-    n = model.inputs.shape[0]
     kinds = ", ".join(f"{column.name!r} is a {column.kind}" for column in others[:5])
-    kinds = kinds + (f" and {len(others) - 5} more are none" if len(others) > 5 else "")
-    return [
-        f"Column {kinds}: a graph reads only numbers, so X is the table as TableTransform encodes it, {n} columns; "
-        "the transform is in the metadata, under 'inputs'."
-    ]
+    more = f" and {len(others) - 5} more are none" if len(others) > 5 else ""
+    sentence = (
+        f"Column {kinds}{more}: a graph reads only numbers, so X is the table as TableTransform encodes it, "
+        f"{model.inputs.shape[0]} columns; the transform is in the metadata, under 'inputs'."
+    )
+    return [sentence] if others else []
 
 
 def _metadata(model: Model, sentences: list[str]) -> dict[str, str]:
@@ -149,7 +146,7 @@ def _translate(answers: Answers) -> Any:
         try:
             graph = torch.export.export(answers, (example,), dynamic_shapes=({0: rows},), strict=False)
             graph = graph.run_decompositions(operators())
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 graph,
                 dynamo=True,
                 verbose=False,
@@ -159,11 +156,8 @@ def _translate(answers: Answers) -> Any:
             )
         except Exception as error:  # torch raises many kinds
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            raise ValueError(
-                f"model: torch cannot translate a part of it, {_parts(answers.network)}: {reason}"
-            ) from error
-    if program is None:
-        raise ValueError("model: torch returned no graph")
+            parts = _parts(answers.network)
+            raise ValueError(f"model: torch cannot translate a part of it, {parts}: {reason}") from error
     proto = program.model_proto
     _forget_the_code(proto)
     _name_the_rows(proto.graph)
@@ -186,13 +180,12 @@ def _parts(network: nn.Module) -> str:
 
 def _forget_the_code(proto: Any) -> None:
     """Remove the translation's notes about lines of code: half of a small file, with paths of this machine."""
-    for graph in [proto.graph, *proto.functions]:
-        graph.ClearField("metadata_props")
-        graph.ClearField("doc_string")
-        for part in [*graph.node, *graph.value_info]:
+    main = proto.graph
+    for graph in [main, *proto.functions]:
+        for part in [graph, *graph.node, *graph.value_info]:
             part.ClearField("metadata_props")
             part.ClearField("doc_string")
-    for value in [*proto.graph.input, *proto.graph.output, *proto.graph.initializer]:
+    for value in [*main.input, *main.output, *main.initializer]:
         value.ClearField("metadata_props")
 
 

@@ -73,17 +73,8 @@ def expm1(x: Tensor) -> Tensor:
     return torch.where(u == 1, x, torch.where(edge, u - 1, (inner - 1) * (x / inner.log())))
 
 
-def i0e(x: Tensor) -> Tensor:
-    """Return e^{−x} I₀(x) for x ≥ 0."""
-    return _bessel(x, 0)
-
-
-def i1e(x: Tensor) -> Tensor:
-    """Return e^{−x} I₁(x) for x ≥ 0."""
-    return _bessel(x, 1)
-
-
 def _bessel(x: Tensor, order: int) -> Tensor:
+    """Return e^{−x} Iₖ(x) for x ≥ 0, where k is the order, 0 or 1."""
     angles = (torch.arange(_NODES, dtype=x.dtype, device=x.device) + 0.5) * (math.pi / _NODES)
     cosine = torch.cos(angles)
     near = ((clamp(x, None, _FAR).unsqueeze(-1) * (cosine - 1)).exp() * cosine**order).mean(-1)
@@ -121,7 +112,7 @@ def operators() -> dict[Any, Callable[..., Any]]:
         aten.logaddexp.default: logaddexp,
         aten.log1p.default: log1p,
         aten.expm1.default: expm1,
-        aten.special_i0e.default: i0e,
-        aten.special_i1e.default: i1e,
+        aten.special_i0e.default: lambda x: _bessel(x, 0),
+        aten.special_i1e.default: lambda x: _bessel(x, 1),
         aten.linalg_qr.default: qr,
     }

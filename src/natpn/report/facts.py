@@ -25,46 +25,24 @@ LEVELS = np.arange(1, 20) / 20
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model says about rows, and what was true.
+    """What a model says about rows, and what was true; of classes, predictions and targets are their indices."""
 
-    Attributes:
-        n_given: How many rows were given.
-        index: Which of them are used.
-        truth: The targets; class indices for classes.
-        prediction: The predictions; class indices for classes.
-        error: Of each row: 0 or 1 for classes, the distance for numbers and vectors, inf without a prediction.
-        log_evidence: How much is known about each row.
-        familiarity: The weight of the data in each answer.
-        novelty_p: The share of held-out rows that were as unfamiliar.
-        held_out: The log evidence of held-out rows of training.
-        prior_log_n: The log of the number of rows that the prior is worth.
-        exact: Whether held-out rows were kept for calibration alone.
-        discrete: Whether targets are whole numbers, whose intervals cannot hold any share exactly.
-        classes: The labels; None for numbers and vectors.
-        confidence: Classes: the probability of the predicted label.
-        interval: Numbers: the 90 % intervals, (rows, 2).
-        inside: Numbers: the share of targets inside the interval of each of `LEVELS`.
-        ood: The log evidence of rows unlike training, if some were given.
-        ood_novelty_p: Their `novelty_p`.
-    """
-
-    n_given: int
-    index: NDArray[np.intp]
+    n_given: int  # how many rows were given
+    index: NDArray[np.intp]  # which of them are used
     truth: Floats
     prediction: Floats
-    error: Floats
+    error: Floats  # 0 or 1 for classes, the distance for numbers and vectors, inf without a prediction
     log_evidence: Floats
-    familiarity: Floats
-    novelty_p: Floats
-    held_out: Floats
-    prior_log_n: float
-    exact: bool = True
-    discrete: bool = False
-    classes: NDArray[Any] | None = None
-    confidence: Floats | None = None
-    interval: Floats | None = None
-    inside: Floats | None = None
-    ood: Floats | None = None
+    familiarity: Floats  # the weight of the data in each answer
+    novelty_p: Floats  # the share of held-out rows that were as unfamiliar
+    held_out: Floats  # the log evidence of held-out rows of training
+    exact: bool = True  # whether these were kept for calibration alone
+    discrete: bool = False  # whether targets are whole numbers, whose intervals cannot hold any share exactly
+    classes: NDArray[Any] | None = None  # the labels; None for numbers and vectors
+    confidence: Floats | None = None  # classes: the probability of the predicted label
+    interval: Floats | None = None  # numbers: the 90 % intervals, (rows, 2)
+    inside: Floats | None = None  # numbers: the share of targets inside the interval of each of `LEVELS`
+    ood: Floats | None = None  # the log evidence of rows unlike training, if some were given
     ood_novelty_p: Floats | None = None
 
     def __len__(self) -> int:
@@ -82,11 +60,7 @@ def evenly(n: int, most: int) -> NDArray[np.intp]:
 
 
 def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any], Any]:
-    """Check rows, targets and rows unlike training, and return them as arrays or tables.
-
-    Raises:
-        ValueError: If the model cannot be reported on, or targets do not fit the rows.
-    """
+    """Check the model, rows, targets and rows unlike training, and return these as arrays or tables."""
     if not hasattr(model, "predict_dist"):
         raise ValueError(
             f"model: expected a NatPNClassifier or a NatPNRegressor, got {type(model).__name__}; of a pipeline give "
@@ -131,7 +105,6 @@ def collect(model: Model, judged: Judged) -> Facts:
         familiarity=known["familiarity"],
         novelty_p=known["novelty_p"],
         held_out=model.calibration.log_evidence,
-        prior_log_n=model.prior_log_n,
         exact=model.calibration.scores is not None,
         discrete="cdf_below" in known,
         classes=classes,
@@ -145,13 +118,11 @@ def collect(model: Model, judged: Judged) -> Facts:
 
 def _error(truth: Floats, prediction: Floats, classes: bool) -> Floats:
     if classes:
-        wrong: Floats = (truth != prediction).astype(np.float64)
-        return wrong
+        return np.asarray(truth != prediction, np.float64)
     distance: Floats = np.abs(truth - prediction)
     if distance.ndim > 1:
         distance = np.linalg.norm(distance, axis=1)
-    error: Floats = np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
-    return error
+    return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
 
 
 def _inside(known: Judged, model: Model) -> Floats:

@@ -25,13 +25,8 @@ Floats = NDArray[np.float64]
 
 # Stand-ins that matplotlib writes, and what they become.
 INK, KNOWN, TEST, OTHER, FAINT = "#010203", "#010204", "#010205", "#010206", "#010207"
-_COLOURS = {
-    INK: "currentColor",
-    KNOWN: "var(--known)",
-    TEST: "var(--test)",
-    OTHER: "var(--other)",
-    FAINT: "var(--faint)",
-}
+_COLOURS = {INK: "currentColor", KNOWN: "var(--known)", TEST: "var(--test)", OTHER: "var(--other)"}
+_COLOURS[FAINT] = "var(--faint)"
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "natpn",
@@ -56,13 +51,7 @@ _LOG_10 = float(np.log(10))
 
 
 def draw(name: str, content: Callable[[Axes], None], height: float = 2.9) -> str:
-    """Return the SVG text of a figure.
-
-    Args:
-        name: A word that no other figure of the page has.
-        content: Draws on the axes.
-        height: In inches.
-    """
+    """Return the SVG text of a figure of some inches' height; no other figure of the page has its name."""
     # The user's settings are ignored, and restored afterwards.
     with mpl.rc_context(), style.context("default"):
         mpl.rcParams.update(_SETTINGS)
@@ -83,13 +72,10 @@ def reliability(facts: Facts) -> str:
     low, high = wilson(right * count, count)
 
     def content(axes: Axes) -> None:
-        axes.plot([0, 100], [0, 100], color=INK, lw=0.8, ls="--", alpha=0.6)
+        _diagonal(axes, "too modest", "too sure")
         axes.vlines(100 * sure, 100 * low, 100 * high, color=TEST, lw=1, alpha=0.6)
         axes.scatter(100 * sure, 100 * right, s=15 + 150 * count / count.sum(), color=TEST, lw=0, zorder=3)
-        axes.text(2, 93, "too modest", alpha=0.7, size=8)
-        axes.text(98, 4, "too sure", alpha=0.7, size=8, ha="right")
         axes.set(xlim=(0, 104), ylim=(-4, 105), xlabel="how sure the model was, %", ylabel="answers that are right, %")
-        axes.grid(True)
 
     return draw("reliability", content)
 
@@ -100,15 +86,20 @@ def coverage(facts: Facts) -> str:
     low, high = wilson(inside * len(facts), np.full(len(inside), len(facts)))
 
     def content(axes: Axes) -> None:
-        axes.plot([0, 100], [0, 100], color=INK, lw=0.8, ls="--", alpha=0.6)
+        _diagonal(axes, "intervals too wide", "intervals too narrow")
         axes.fill_between(100 * LEVELS, 100 * low, 100 * high, color=TEST, alpha=0.2, lw=0)
         axes.plot(100 * LEVELS, 100 * inside, "o-", color=TEST, lw=1.2, ms=3.5)
-        axes.text(2, 93, "intervals too wide", alpha=0.7, size=8)
-        axes.text(98, 4, "intervals too narrow", alpha=0.7, size=8, ha="right")
         axes.set(xlim=(0, 100), ylim=(0, 103), xlabel="what the interval promises, %", ylabel="true values inside, %")
-        axes.grid(True)
 
     return draw("coverage", content)
+
+
+def _diagonal(axes: Axes, above: str, below: str) -> None:
+    """Draw the line on which promises are kept, and say what it means to be above or below."""
+    axes.plot([0, 100], [0, 100], color=INK, lw=0.8, ls="--", alpha=0.6)
+    axes.text(2, 93, above, alpha=0.7, size=8)
+    axes.text(98, 4, below, alpha=0.7, size=8, ha="right")
+    axes.grid(True)
 
 
 def evidence(facts: Facts) -> str:

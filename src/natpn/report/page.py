@@ -1,7 +1,7 @@
 """A fitted model and rows → one HTML page that needs nothing else: no network, no scripts, no fonts."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -13,9 +13,7 @@ from markupsafe import Markup
 
 from natpn.report import figures, story
 from natpn.report.facts import Facts, collect, read
-from natpn.report.least import Row, least_trusted
-from natpn.report.same_answer import baseline_words, baselines
-from natpn.report.scores import METRICS, judge, totals
+from natpn.report.scores import METRICS, baseline_words, baselines, judge, totals
 
 _MAX_LABELS = 12
 _CONFUSIONS = 12
@@ -32,30 +30,13 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the page.
+    """One part of the page."""
 
-    Attributes:
-        name: Its anchor.
-        title: A question that it answers.
-        sentences: What it says about this model.
-        picture: A figure, if there is one.
-        body: What else it shows: "scores", "rows", "matrix", "pairs" or nothing.
-    """
-
-    name: str
-    title: str
-    sentences: list[str]
+    name: str  # its anchor
+    title: str  # a question that it answers
+    sentences: list[str]  # what it says about this model
     picture: Drawing | None = None
-    body: str = ""
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """How often each label was predicted for each true one; shares are of the true label's rows."""
-
-    labels: list[str]
-    counts: list[list[int]]
-    shares: list[list[float]] = field(default_factory=list)
+    body: str = ""  # what else it shows: "scores", "rows", "matrix", "pairs" or nothing
 
 
 def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = None) -> str:
@@ -93,7 +74,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         ],
         baseline=baseline_words(model),
         second=str(model.classes_[1]) if "precision" in found else None,
-        rows=least_trusted(model, X, facts),
+        rows=story.least_trusted(model, X, facts),
         is_table=model.inputs_.kind == "table",
         matrix=_matrix(facts),
         pairs=[(str(a), str(b), n) for a, b, n in story.confusions(facts)[:_CONFUSIONS]],
@@ -191,15 +172,11 @@ def _agreement(facts: Facts) -> Section:
     if facts.classes is not None:
         return Section("agreement", title, sentences, body="matrix" if len(facts.classes) <= _MAX_LABELS else "pairs")
     if facts.truth.ndim > 1:
-        return Section(
-            "agreement", title, ["The targets are vectors, which one figure cannot show, so it is left out."]
-        )
+        sentence = "The targets are vectors, which one figure cannot show, so it is left out."
+        return Section("agreement", title, [sentence])
     outside = figures.n_outside(facts)
     if outside:
-        sentences = [
-            *sentences,
-            f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.",
-        ]
+        sentences.append(f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.")
     drawn = "" if len(facts) <= figures.POINTS else f" Of {story.rows(len(facts))}, {figures.POINTS:,} are drawn."
     picture = Drawing(
         Markup(figures.agreement(facts)),
@@ -216,14 +193,16 @@ def _observations(log_n: float) -> str:
     return story.number(math.exp(log_n)) if log_n < 16 else figures.power(round(log_n / math.log(10)))
 
 
-def _matrix(facts: Facts) -> Matrix | None:
+def _matrix(facts: Facts) -> dict[str, Any] | None:
+    """Return how often each label was predicted for each true one; shares are of the true label's rows."""
     if facts.classes is None or len(facts.classes) > _MAX_LABELS:
         return None
     n = len(facts.classes)
     index = facts.truth.astype(np.int64) * n + facts.prediction.astype(np.int64)
     counts = np.bincount(index, minlength=n * n).reshape(n, n)
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    return Matrix([str(label) for label in facts.classes], counts.tolist(), shares.round(3).tolist())
+    labels = [str(label) for label in facts.classes]
+    return {"labels": labels, "counts": counts.tolist(), "shares": shares.round(3).tolist()}
 
 
 @cache
@@ -231,6 +210,3 @@ def _template() -> Template:
     text = (files("natpn.report") / "template.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(text)
-
-
-__all__ = ["Row", "render", "score_text"]

@@ -3,6 +3,11 @@
 Rows are answered once, in pieces, and of each piece only numbers are kept (`judge`), so a million rows need no more
 memory than their table. Every score is a total over these numbers: one entry in `METRICS`, which command line and
 report read. A new score is one line there.
+
+The baselines beside the scores are those of the same answer for every row: the best one that knows the targets but not
+the rows. For numbers it is their mean, and as a distribution the marginal of the model's family (for the CRPS, the
+targets' own distribution). For classes it is the most frequent one, and as probabilities the share of each. Precision
+and recall are those of labels drawn by these shares.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.metrics import mean_absolute_error, r2_score, roc_auc_score
 
 from natpn import metrics
-from natpn.families import ScalarDistribution
-from natpn.model import NOVEL
+from natpn.families import Family, ScalarDistribution
+from natpn.model import NOVEL, Units
 from natpn.model.answers import ClassPredictive, Predictive, encode_labels
 
 Floats = NDArray[np.float64]
@@ -34,21 +40,14 @@ _KNOWLEDGE = ("log_evidence", "aleatoric", "familiarity", "novelty_p")
 
 @dataclass(frozen=True)
 class Metric:
-    """One score.
+    """One score."""
 
-    Attributes:
-        title: Its name for a person.
-        meaning: What it says, and which values are good; "in %" if it is a percentage.
-        needs: The numbers that it is made of; it is left out for rows that do not have them.
-        total: Makes one number of them.
-        of_rows: If `needs` has the metric's own name: returns that number for each row of a piece, from what the model
-            says of it and what was true; None if it has no such number.
-    """
-
-    title: str
-    meaning: str
-    needs: tuple[str, ...]
-    total: Callable[..., float]
+    title: str  # its name for a person
+    meaning: str  # what it says, and which values are good; "in %" if it is a percentage
+    needs: tuple[str, ...]  # the numbers that it is made of; it is left out for rows that do not have them
+    total: Callable[..., float]  # makes one number of them
+    # If `needs` has the metric's own name: returns that number for each row of a piece, from what the model says of it
+    # and what was true; None if it has no such number.
     of_rows: Callable[[Any, NDArray[Any]], Floats | None] | None = None
 
 
@@ -60,14 +59,9 @@ def _area(label: Floats, second: Floats) -> float:
     return float(100 * roc_auc_score(label == 1, second)) if 0 < np.mean(label == 1) < 1 else np.nan
 
 
-def _share_of(rows: Callable[[Floats, Floats], Floats]) -> Callable[[Floats, Floats, Floats], float]:
-    """Return the share of some rows that are of the second class and predicted as such; NaN without such rows."""
-
-    def share(label: Floats, guess: Floats, second: Floats) -> float:
-        chosen = rows(label, guess) == 1
-        return _percent((label == guess)[chosen]) if chosen.any() else np.nan
-
-    return share
+def _share_right(rows: Floats, label: Floats, guess: Floats) -> float:
+    """Return the share of rows of the second class, by one of label and guess, on which both agree; NaN if none are."""
+    return _percent((label == guess)[rows == 1]) if (rows == 1).any() else np.nan
 
 
 def _if_finite(function: Callable[[Floats, Floats], float], otherwise: float) -> Callable[[Floats, Floats], float]:
@@ -115,13 +109,13 @@ METRICS: dict[str, Metric] = {
         "Precision",
         "Share of the rows predicted as the second of two classes that are of it, in %.",
         ("label", "guess", "second"),
-        _share_of(lambda label, guess: guess),
+        lambda label, guess, second: _share_right(guess, label, guess),
     ),
     "recall": Metric(
         "Recall",
         "Share of the rows of the second of two classes that are predicted as such, in %.",
         ("label", "guess", "second"),
-        _share_of(lambda label, guess: label),
+        lambda label, guess, second: _share_right(label, label, guess),
     ),
     "rmse": Metric(
         "Root mean squared error",
@@ -241,14 +235,7 @@ def totals(judged: Judged) -> dict[str, float]:
 
 
 def judge(model: Any, X: Any, y: Any, ood: Any = None) -> Judged:
-    """Answer rows once, and compare with the targets.
-
-    Args:
-        model: A fitted estimator.
-        X: Rows.
-        y: Their targets, in the form in which the model was given them.
-        ood: Rows that are unlike training.
-    """
+    """Answer rows, and those unlike training, once, and compare with the targets in the form of training."""
     judged = judge_answers(model.answers(X), y)
     if ood is not None:
         others = _concatenated([_knowledge(part) for part in model.answers(ood)])
@@ -306,3 +293,52 @@ def _compare_classes(part: ClassPredictive, y: NDArray[Any]) -> dict[str, Floats
         "log_prob": part.log_prob(y),
     }
     return found | ({"second": p[:, 1]} if len(part.classes) == 2 else {})
+
+
+def baselines(model: Any, y: Any) -> dict[str, float]:
+    """Return the scores of the same answer for every row, by name, where such an answer makes sense."""
+    if model.family_.is_classes:
+        return _baselines_of_classes(encode_labels(np.asarray(y), model.classes_), len(model.classes_))
+    return _baselines_of_numbers(np.asarray(y, np.float64), model.family_)
+
+
+def baseline_words(model: Any) -> str:
+    """Say what the same answer is."""
+    if model.family_.is_classes:
+        return "the most frequent class, or the share of each"
+    return "the mean, or the targets' own distribution"
+
+
+def _baselines_of_classes(index: NDArray[np.int64], n_classes: int) -> dict[str, float]:
+    shares = np.bincount(index, minlength=n_classes) / len(index)
+    every = np.broadcast_to(shares, (len(index), n_classes))
+    found = {
+        "accuracy": metrics.accuracy(index, every),
+        "brier": metrics.brier_norm(index, every),
+        "brier_score": metrics.brier_score(index, every),
+        "negative_log_likelihood": metrics.negative_log_likelihood(np.log(shares[index])),
+    }
+    if n_classes == 2:
+        second = float(100 * shares[1])
+        found |= {"auc": 50.0, "precision": second, "recall": second}
+    return found
+
+
+def _baselines_of_numbers(truth: Floats, family: Family) -> dict[str, float]:
+    mean = np.broadcast_to(truth.mean(0), truth.shape)
+    found = {"rmse": metrics.rmse(truth, mean), "mae": float(np.abs(truth - mean).mean()), "r2": 0.0}
+    if truth.ndim == 1:
+        n = len(truth)
+        half_difference = np.sum((2 * np.arange(1, n + 1) - n - 1) * (np.sort(truth) / n)) / n
+        surprise = metrics.negative_log_likelihood(_marginal_log_prob(truth, family))
+        found |= {"negative_log_likelihood": surprise, "crps": float(half_difference)}
+    return found
+
+
+def _marginal_log_prob(truth: Floats, family: Family) -> Floats:
+    units = Units.of(family, truth)
+    marginal = family.marginal(units.standardise(truth))
+    chi = units.restore(marginal.chi)
+    predictive = family.posterior(family.evidence(chi, marginal.log_n.to(chi.dtype))).predictive()
+    log_prob: Floats = predictive.log_prob(torch.tensor(truth)).numpy()
+    return log_prob

@@ -2,10 +2,11 @@
 
 A difference is mentioned only if chance alone would rarely produce it: two standard errors for shares, a one-sided test
 at 5 % for errors (Fisher's for classes, Mann and Whitney's for numbers). The first sentence of each list is the short
-form.
+form. Last come the rows that the model knows least, and what is unusual in them.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,16 @@ from scipy.stats import fisher_exact, mannwhitneyu
 
 from natpn import metrics
 from natpn.model import NOVEL
+from natpn.model.inputs import take
 from natpn.report.facts import LEVELS, Facts
+from natpn.tabular.input_tables import read_table
 
 Floats = NDArray[np.float64]
 
 FEW = 20  # rows below which nothing is compared
+_ROWS = 10
+_STANDS_OUT = 2.0  # standard deviations
+_TEXT = 60
 
 
 def share(x: float) -> str:
@@ -121,7 +127,7 @@ def calibration(facts: Facts) -> list[str]:
         return [f"{said}: it is too {'sure of itself' if sure > right else 'modest'}."]
     if facts.inside is None:
         return []
-    held = float(facts.inside[_ninety()])
+    held = float(facts.inside[np.abs(LEVELS - 0.9).argmin()])
     said = f"Of the intervals that should hold the true value in 90 % of the rows, {share(held)} do"
     if abs(held - 0.9) <= 2 * math.sqrt(0.09 / len(facts)):
         return [f"{said}: they are as wide as they should be."]
@@ -223,5 +229,93 @@ def confusions(facts: Facts) -> list[tuple[Any, Any, int]]:
     return [(facts.classes[found[i, 0]], facts.classes[found[i, 1]], int(counts[i])) for i in order]
 
 
-def _ninety() -> int:
-    return int(np.abs(LEVELS - 0.9).argmin())
+@dataclass(frozen=True)
+class Row:
+    """One of the rows that the model knows least."""
+
+    number: int  # which row of the data it is, from 1 on
+    familiarity: str  # the weight of the data in the answer
+    rarity: str  # how many held-out rows were as unfamiliar
+    prediction: str
+    truth: str
+    column: str = ""  # the column whose value is the most unusual; "" without a table
+    value: str = ""
+    usual: str = ""  # what training had there
+    alone: bool = True  # whether that value is unusual by itself
+
+
+def least_trusted(model: Any, X: Any, facts: Facts) -> list[Row]:
+    """Return the rows with the least evidence, the least known first."""
+    chosen = np.argsort(facts.log_evidence, kind="stable")[:_ROWS]
+    unusual = _unusual(model, take(X, facts.index[chosen]), len(chosen))
+    return [
+        Row(
+            int(facts.index[i]) + 1,
+            share(float(facts.familiarity[i])),
+            share(float(facts.novelty_p[i])),
+            _prediction(facts, i),
+            _truth(facts, i),
+            *found,
+        )
+        for i, found in zip(chosen, unusual, strict=True)
+    ]
+
+
+def _unusual(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
+    """Return column, value, usual values and whether it stands out, for each row; nothing without a table."""
+    if model.inputs_.kind != "table":
+        return [()] * n
+    transform = model.inputs_.table
+    names = transform.most_unusual(X)
+    table = read_table(X)
+    order = transform.match_columns(table.names, table.shape[1]) or list(range(table.shape[1]))
+    place = {name: number for number, name in enumerate(transform.feature_names)}
+    cells = list(table.columns(order))
+    found = []
+    for row, name in enumerate(names):
+        column = transform.columns[place[name]]
+        odd = float(column.oddness(cells[place[name]])[row])
+        raw = table.values(order[place[name]])[row]
+        found.append((name, cell(raw), column.usually(cell, share), odd >= _STANDS_OUT))
+    return found
+
+
+def cell(value: Any) -> str:
+    """Return a value of a table in a few characters.
+
+    Examples:
+        >>> cell(0.123456), cell(None), cell(float("nan")), cell("red"), cell(3)
+        ('0.123', 'missing', 'missing', 'red', '3')
+    """
+    if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)) or str(value) in ("NaT", "<NA>"):
+        return "missing"
+    if isinstance(value, (float, np.floating)):
+        return number(float(value)) if np.isfinite(value) else str(value)
+    text = str(value).removesuffix(" 00:00:00")
+    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
+
+
+def _prediction(facts: Facts, i: int) -> str:
+    if facts.classes is not None and facts.confidence is not None:
+        label = facts.classes[int(facts.prediction[i])]
+        return f"{cell(label)} ({share(float(facts.confidence[i]))} sure)"
+    if facts.interval is None:
+        return _vector(facts.prediction[i])
+    low, high = facts.interval[i]
+    return f"{number(facts.prediction[i])} ({_end(low)} to {_end(high)})"
+
+
+def _truth(facts: Facts, i: int) -> str:
+    if facts.classes is not None:
+        return cell(facts.classes[int(facts.truth[i])])
+    return number(facts.truth[i]) if facts.truth.ndim == 1 else _vector(facts.truth[i])
+
+
+def _end(x: float) -> str:
+    return number(x) if np.isfinite(x) else "−∞" if x < 0 else "∞"
+
+
+def _vector(values: NDArray[np.float64]) -> str:
+    values = np.atleast_1d(values)
+    text = ", ".join(number(float(v)) for v in values[:4])
+    return f"({text}{', …' if len(values) > 4 else ''})"

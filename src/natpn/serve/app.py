@@ -14,13 +14,9 @@ from starlette.requests import ClientDisconnect
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.serve import openapi
-from natpn.serve.batching import Batcher
-from natpn.serve.bounds import Bounds
-from natpn.serve.errors import RequestError
-from natpn.serve.gate import GONE, PAGE, Gate, as_json
-from natpn.serve.predictor import Predictor
-from natpn.serve.prometheus import CONTENT_TYPE, Metrics
-from natpn.serve.request_rows import ArrayReader, Row, TableReader
+from natpn.serve.gate import GONE, PAGE, Gate, Metrics
+from natpn.serve.predictor import Batcher, Predictor
+from natpn.serve.request_rows import ArrayReader, Reader, RequestError, TableReader, as_json
 from natpn.tabular.texts import PLAIN, Written, brief
 
 MAX_BODY = 16 * 2**20
@@ -59,25 +55,14 @@ def create_app(
         if limit < 1:
             raise ValueError(f"{name}: expected a limit of at least 1, got {limit}")
     check_is_fitted(model)
-    fitted = model.model_
-    predictor = Predictor(fitted)
-    batcher = Batcher[Row, dict[str, Any]](predictor.answers)
+    predictor = Predictor(model.model_)
+    batcher = Batcher(predictor.answers)
     metrics = Metrics()
-    columns, shape = fitted.inputs.columns, fitted.inputs.shape
-    reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
-    bounds = (
-        Bounds.of_array(shape, max_rows) if columns is None else Bounds.of_table([c.name for c in columns], max_rows)
-    )
     bodies = Bodies(max_body)
+    columns, shape = model.model_.inputs.columns, model.model_.inputs.shape
+    reader: Reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     hosts = tuple(allow_hosts)
-    about = orjson.dumps(predictor.about(), default=str)
-
-    def read(body: bytes, form: str) -> tuple[list[Row], bool]:
-        if form == "json":
-            bounds.check_json(body)
-            return reader.json(body)
-        bounds.check_csv(body)
-        return reader.csv(body), False
+    about = predictor.about()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -86,14 +71,16 @@ def create_app(
 
     app = FastAPI(
         title="natpn",
-        version=predictor.about()["natpn"],
+        version=about["natpn"],
         description=openapi.DESCRIPTION,
         docs_url=None,  # their scripts would be loaded from another site
         redoc_url=None,
         lifespan=lifespan,
     )
     app.add_middleware(Gate, metrics=metrics, token=token, hosts=None if token and not hosts else hosts)
-    _add_errors(app)
+    app.add_exception_handler(RequestError, _refuse)
+    app.add_exception_handler(ClientDisconnect, _leave)
+    app.add_exception_handler(HTTPException, _refuse_path)
     bad = (401,) if token else ()
 
     @app.post(
@@ -109,11 +96,11 @@ def create_app(
         curve = _flag(request, "curve")
         form = _content(request)
         async with bodies.read(request) as body:
-            rows, alone = await batcher.apart(read, body, form) if len(body) > _LARGE_BODY else read(body, form)
+            large = len(body) > _LARGE_BODY
+            rows, alone = await batcher.apart(reader.read, body, form) if large else reader.read(body, form)
             if curve and len(rows) > MAX_CURVES:
-                raise RequestError(
-                    413, f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}.", "curve"
-                )
+                message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
+                raise RequestError(413, message, "curve")
             answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))
             metrics.rows(len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers))
             if len(answers) > _MANY_ANSWERS:
@@ -127,7 +114,7 @@ def create_app(
         responses=openapi.responses(*bad, schema={"type": "object"}),
     )
     async def model_(request: Request) -> Response:
-        return Response(about, media_type="application/json")
+        return as_json(about)
 
     @app.get(
         "/health",
@@ -145,7 +132,7 @@ def create_app(
         responses=openapi.responses(*bad, schema={"type": "string"}, media="text/plain"),
     )
     async def metrics_(request: Request) -> Response:
-        return Response(metrics.text(batcher.batches), media_type=CONTENT_TYPE)
+        return Response(metrics.text(batcher.batches), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     folder = files("natpn.serve") / "page"
     for path, (name, media) in PAGE.items():
@@ -156,15 +143,10 @@ def create_app(
 
 
 class Bodies:
-    """Read bodies of a limited size, in a limited time, and not too many at once.
-
-    Args:
-        limit: How many bytes one may have.
-    """
+    """Reads bodies of a limited number of bytes, in a limited time, and not too many at once."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held = 0
+        self._limit, self._held = limit, 0
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
@@ -200,10 +182,9 @@ def _content(request: Request) -> str:
     charset = parameters.partition("charset=")[2].split(";")[0].strip(' "') or "utf-8"
     form = {"application/json": "json", "text/csv": "csv"}.get(media.strip())
     if form is None or charset not in ("utf-8", "utf8", "us-ascii"):
-        came = f"got {brief(given)}" if given else "got none"
-        raise RequestError(
-            415, f"Expected Content-Type: application/json or text/csv, in UTF-8, {came}. Set the header."
-        )
+        came = brief(given) if given else "none"
+        message = f"Expected Content-Type: application/json or text/csv, in UTF-8, got {came}. Set the header."
+        raise RequestError(415, message)
     return form
 
 
@@ -227,32 +208,23 @@ def _static(content: bytes, media: str) -> Any:
     return page
 
 
-def _add_errors(app: FastAPI) -> None:
-    async def refuse(request: Request, error: Exception) -> Response:
-        if not isinstance(error, RequestError):
-            raise error
-        # The rest of a body that is too large would be read as the next request.
-        close = {"connection": "close"} if error.status in (408, 413, 503) else {}
-        retry = {"retry-after": "1"} if error.status == 503 else {}
-        return as_json(error.body(), error.status, close | retry)
+async def _refuse(request: Request, error: Any) -> Response:
+    refused: Response = error.response()
+    return refused
 
-    async def other(request: Request, error: Exception) -> Response:
-        status = error.status_code if isinstance(error, HTTPException) else 400
-        path = brief(request.url.path)
-        cures = {
-            404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
-            405: f"{path} does not take {request.method}. See /openapi.json.",
-        }
-        message = cures.get(status, "The request cannot be answered. See /openapi.json.")
-        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-        return as_json(RequestError(status, message).body(), status, headers)
 
-    async def leave(request: Request, error: Exception) -> Response:
-        return Response(status_code=GONE)  # no one reads it
+async def _refuse_path(request: Request, error: Any) -> Response:
+    path = brief(request.url.path)
+    cures = {
+        404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
+        405: f"{path} does not take {request.method}. See /openapi.json.",
+    }
+    message = cures.get(error.status_code, "The request cannot be answered. See /openapi.json.")
+    return RequestError(error.status_code, message).response(error.headers)
 
-    app.add_exception_handler(RequestError, refuse)
-    app.add_exception_handler(ClientDisconnect, leave)
-    app.add_exception_handler(HTTPException, other)
+
+async def _leave(request: Request, error: Any) -> Response:
+    return Response(status_code=GONE)  # no one reads it
 
 
 def _describe_token(app: FastAPI) -> None:

@@ -1,22 +1,27 @@
-"""What every request passes through: the host, the token, the clock, and headers for browsers."""
+"""What every request passes through: the host, the token, the clock, and headers for browsers.
+
+The clock's counts are told as Prometheus reads them. Counters only grow, and Prometheus takes their rate. Two gauges
+show drift at a glance: the share of rows flagged as novel and the mean familiarity, over about the last thousand rows:
+m ← m + (x − m)·k/n for k rows of mean x, where n counts the rows so far, k included, but at most 1,000.
+"""
 
 import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Iterable
-from typing import Any
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 
-import orjson
-from fastapi import Response
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from natpn.serve.errors import RequestError
-from natpn.serve.prometheus import Metrics
+from natpn.serve.request_rows import RequestError
 from natpn.tabular.texts import brief
 
 MAX_REQUESTS = 1_000
+MEMORY = 1_000  # rows over which means run
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 # The status under which a request is counted whose client hung up; the number is nginx's.
 GONE = 499
 _LOG = logging.getLogger(__name__)
@@ -39,8 +44,77 @@ HEADERS = [
 ]
 
 
+class RunningMean:
+    """The mean of about the last thousand values."""
+
+    def __init__(self) -> None:
+        self.value, self._n = 0.0, 0
+
+    def add(self, total: float, count: int) -> None:
+        """Add values by their sum and their number."""
+        self._n = min(self._n + count, MEMORY)
+        self.value += (total / count - self.value) * min(count / self._n, 1.0)
+
+
+class Metrics:
+    """What has happened since the server started."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, int], int] = defaultdict(int)
+        self._seconds: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
+        self._rows, self._novel, self._familiarity = 0, 0, 0.0
+        self._novel_share, self._mean_familiarity = RunningMean(), RunningMean()
+
+    def request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests[path, status] += 1
+        histogram = self._seconds[path]
+        histogram[bisect_left(BUCKETS, seconds)] += 1
+        histogram[-1] += seconds
+
+    def rows(self, count: int, novel: int, familiarity: float) -> None:
+        """Count rows that were answered, those flagged as novel, and the sum of their familiarity."""
+        self._rows += count
+        self._novel += novel
+        self._familiarity += familiarity
+        self._novel_share.add(novel, count)
+        self._mean_familiarity.add(familiarity, count)
+
+    def text(self, batches: int) -> str:
+        """Return everything in Prometheus' text format."""
+        return "\n".join(self._lines(batches)) + "\n"
+
+    def _lines(self, batches: int) -> Iterator[str]:
+        yield from _head("natpn_requests_total", "counter", "Requests answered, by path and status.")
+        for (path, status), count in sorted(self._requests.items()):
+            yield f'natpn_requests_total{{path="{path}",status="{status}"}} {count}'
+        yield from _head("natpn_request_seconds", "histogram", "Time from a request to its answer.")
+        for path, histogram in sorted(self._seconds.items()):
+            total = 0
+            for bound, inside in zip((*BUCKETS, "+Inf"), histogram, strict=False):
+                total += int(inside)
+                yield f'natpn_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}'
+            yield f'natpn_request_seconds_sum{{path="{path}"}} {histogram[-1]!r}'
+            yield f'natpn_request_seconds_count{{path="{path}"}} {total}'
+        last = f"about the last {MEMORY} rows"
+        for name, kind, text, value in (
+            ("natpn_batches_total", "counter", "Predictions made, each for all requests that waited.", batches),
+            ("natpn_rows_total", "counter", "Rows answered.", self._rows),
+            ("natpn_novel_rows_total", "counter", "Rows flagged as novel.", self._novel),
+            ("natpn_familiarity_total", "counter", "Sum of the familiarity of all rows.", self._familiarity),
+            ("natpn_novel_share", "gauge", f"Share of {last} flagged as novel.", self._novel_share.value),
+            ("natpn_familiarity_mean", "gauge", f"Mean familiarity of {last}.", self._mean_familiarity.value),
+        ):
+            yield from _head(name, kind, text)
+            yield f"{name} {value!r}"
+
+
+def _head(name: str, kind: str, text: str) -> tuple[str, str]:
+    return f"# HELP {name} {text}", f"# TYPE {name} {kind}"
+
+
 class Gate:
-    """Pass requests on, or refuse them.
+    """Passes requests on, or refuses them.
 
     Args:
         app: The application behind it.
@@ -50,8 +124,7 @@ class Gate:
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics, token: str | None, hosts: Iterable[str] | None) -> None:
-        self._app = app
-        self._metrics = metrics
+        self._app, self._metrics = app, metrics
         self._expected = None if token is None else token.encode()
         self._hosts = None if hosts is None else {"localhost", *(_name(host) for host in hosts)}
         self._open = 0
@@ -75,7 +148,7 @@ class Gate:
         self._open += 1
         try:
             refusal = self._refusal(scope, path)
-            await (refusal or self._app)(scope, receive, noting)
+            await (refusal.response() if refusal else self._app)(scope, receive, noting)
         except ClientDisconnect:
             status = GONE
         except Exception:
@@ -83,45 +156,28 @@ class Gate:
             _LOG.exception("%s %s failed", scope["method"], path)
             if not started:
                 error = RequestError(500, "Something went wrong in the server. Its log says what.")
-                await as_json(error.body(), 500)(scope, receive, noting)
+                await error.response()(scope, receive, noting)
         finally:
             self._open -= 1
             self._metrics.request(path, status, time.perf_counter() - start)
 
-    def _refusal(self, scope: Scope, path: str) -> Response | None:
+    def _refusal(self, scope: Scope, path: str) -> RequestError | None:
         host = _header(scope, b"host")
-        if self._hosts is not None and not self._is_own(host):
-            error = RequestError(
+        name = _name(host)
+        # A browser on a page of another site sends that site's name.
+        if self._hosts is not None and name not in self._hosts and not _is_address(name):
+            return RequestError(
                 421,
                 f"Host: expected an address, localhost or a name that the server was told, got {brief(host)}. Ask by "
                 "its address, or start it with --allow-host and this name.",
             )
-            return as_json(error.body(), 421)
         if self._open > MAX_REQUESTS and path != "/health":
-            error = RequestError(503, "Too many requests are open. Try again in a second.")
-            return as_json(error.body(), 503, {"connection": "close", "retry-after": "1"})
-        if self._expected is not None and path not in OPEN and not self._knows(scope):
-            error = RequestError(401, "A token is needed. Send it as Authorization: Bearer <token>.")
-            return as_json(error.body(), 401, {"www-authenticate": "Bearer"})
+            return RequestError(503, "Too many requests are open. Try again in a second.")
+        if self._expected is not None and path not in OPEN:
+            scheme, _, token = _header(scope, b"authorization").encode("latin-1").partition(b" ")
+            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._expected):
+                return RequestError(401, "A token is needed. Send it as Authorization: Bearer <token>.")
         return None
-
-    def _is_own(self, host: str) -> bool:
-        """Say whether the host is ours: a browser on a page of another site sends that site's name."""
-        name = _name(host)
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return self._hosts is not None and name in self._hosts
-        return True
-
-    def _knows(self, scope: Scope) -> bool:
-        scheme, _, token = _header(scope, b"authorization").encode("latin-1").partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._expected or b"")
-
-
-def as_json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return an answer; NaN and infinity become null."""
-    return Response(orjson.dumps(content, default=str), status, headers, "application/json")
 
 
 def _header(scope: Scope, name: bytes) -> str:
@@ -135,3 +191,11 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host if host.count(":") > 1 else host.partition(":")[0].rstrip(".")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

@@ -23,57 +23,54 @@ DESCRIPTION = """Predictions of a Natural Posterior Network, with how much it kn
 JSON has no infinity: where a bound of an interval is infinite or an uncertainty has no finite value, there is null.
 Every error is `{"error": sentence with the cure, "field": feature or null, "row": row counted from 0 or null}`."""
 
+
+def _object(properties: dict[str, Any], required: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required or list(properties), **more}
+
+
 _NUMBER = {"type": ["number", "null"]}
-ANSWER: dict[str, Any] = {
-    "type": "object",
-    "required": ["prediction", "aleatoric", "epistemic", "familiarity", "novelty_p", "novel"],
-    "properties": {
-        "prediction": {
-            "type": ["number", "string", "boolean", "array", "null"],
-            "description": "The predictive mean (the median for lognormal), or the most probable class.",
-        },
-        "lower": {**_NUMBER, "description": "Lower end of the 90 % interval; null means −∞."},
-        "upper": {**_NUMBER, "description": "Upper end of the 90 % interval; null means ∞."},
-        "probabilities": {
-            "type": "object",
-            "additionalProperties": {"type": "number"},
-            "description": "Classes: the probability of each label.",
-        },
-        "aleatoric": {**_NUMBER, "description": "The noise in the data, an entropy in nats; null if it is infinite."},
-        "epistemic": {**_NUMBER, "description": "What is not known: −log of all pseudo-observations."},
-        "familiarity": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "The weight of the data in the answer: 1 means that the data speak, 0 that the prior does.",
-        },
-        "novelty_p": {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "The share of held-out training rows that were as unfamiliar.",
-        },
-        "novel": {"type": "boolean", "description": "Whether novelty_p is below 0.05."},
-        "most_unusual": {"type": ["string", "null"], "description": "With curve=true: the most unusual feature."},
-        "curve": {
-            "type": ["object", "null"],
-            "description": "With curve=true: points of the predictive density (or probabilities) and of the prior's.",
-        },
-    },
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_FIELDS: dict[str, tuple[dict[str, Any], str]] = {
+    "prediction": (
+        {"type": ["number", "string", "boolean", "array", "null"]},
+        "The predictive mean (the median for lognormal), or the most probable class.",
+    ),
+    "lower": (_NUMBER, "Lower end of the 90 % interval; null means −∞."),
+    "upper": (_NUMBER, "Upper end of the 90 % interval; null means ∞."),
+    "probabilities": (
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        "Classes: the probability of each label.",
+    ),
+    "aleatoric": (_NUMBER, "The noise in the data, an entropy in nats; null if it is infinite."),
+    "epistemic": (_NUMBER, "What is not known: −log of all pseudo-observations."),
+    "familiarity": (
+        _SHARE,
+        "The weight of the data in the answer: 1 means that the data speak, 0 that the prior does.",
+    ),
+    "novelty_p": (_SHARE, "The share of held-out training rows that were as unfamiliar."),
+    "novel": ({"type": "boolean"}, "Whether novelty_p is below 0.05."),
+    "most_unusual": ({"type": ["string", "null"]}, "With curve=true: the most unusual feature."),
+    "curve": (
+        {"type": ["object", "null"]},
+        "With curve=true: points of the predictive density (or probabilities) and of the prior's.",
+    ),
 }
-ANSWERS: dict[str, Any] = {
-    "type": "object",
-    "required": ["rows"],
-    "properties": {"rows": {"type": "array", "items": ANSWER}},
-}
-ERROR: dict[str, Any] = {
-    "type": "object",
-    "required": ["error", "field", "row"],
-    "properties": {
-        "error": {"type": "string"},
-        "field": {"type": ["string", "null"]},
-        "row": {"type": ["integer", "null"]},
-    },
+ANSWER = _object(
+    {name: {**kind, "description": text} for name, (kind, text) in _FIELDS.items()},
+    ["prediction", "aleatoric", "epistemic", "familiarity", "novelty_p", "novel"],
+)
+ANSWERS = _object({"rows": {"type": "array", "items": ANSWER}})
+_ERROR = _object(
+    {"error": {"type": "string"}, "field": {"type": ["string", "null"]}, "row": {"type": ["integer", "null"]}}
+)
+_STATUSES = {
+    400: "Not JSON, or no CSV",
+    401: "The token is missing or wrong",
+    408: "The body took too long",
+    413: "Too large",
+    415: "Another content type",
+    422: "A feature is missing, unknown or of a wrong type",
+    503: "Too many requests are open",
 }
 
 
@@ -81,17 +78,15 @@ def predict_operation(
     columns: list[Column] | None, shape: tuple[int, ...], max_rows: int, max_body: int
 ) -> dict[str, Any]:
     """Return what `POST /predict` takes and answers."""
-    one = _nested(shape) if columns is None else _row_schema(columns)
-    many = {
-        "type": "object",
-        "required": ["rows"],
-        "additionalProperties": False,
-        "properties": {"rows": {"type": "array", "items": one, "minItems": 1, "maxItems": max_rows}},
-    }
-    content: dict[str, Any] = {"application/json": {"schema": {"anyOf": [one, many]}}}
+    one = _nested(shape)
+    csv: dict[str, Any] = {}
     if columns is not None:
+        usual = {column.name: column.usual for column in columns}
+        one = _object({column.name: column.schema for column in columns}, additionalProperties=False, example=usual)
         header = ",".join(column.name for column in columns)
-        content["text/csv"] = {"schema": {"type": "string", "description": f"A header and rows: {header}"}}
+        csv["text/csv"] = {"schema": {"type": "string", "description": f"A header and rows: {header}"}}
+    rows = {"type": "array", "items": one, "minItems": 1, "maxItems": max_rows}
+    many = _object({"rows": rows}, additionalProperties=False)
     return {
         "parameters": [
             {
@@ -106,7 +101,7 @@ def predict_operation(
             "required": True,
             "description": f"One row, or many as rows; at most {max_rows} rows and {max_body} bytes."
             " null is a missing value.",
-            "content": content,
+            "content": {"application/json": {"schema": {"anyOf": [one, many]}}} | csv,
         },
     }
 
@@ -115,11 +110,8 @@ def responses(
     *statuses: int, schema: dict[str, Any], media: str = "application/json"
 ) -> dict[int | str, dict[str, Any]]:
     """Return the answers of an operation: the good one, and errors."""
-    words = {400: "Not JSON, or no CSV", 401: "The token is missing or wrong", 408: "The body took too long",
-             413: "Too large", 415: "Another content type", 422: "A feature is missing, unknown or of a wrong type",
-             503: "Too many requests are open"}  # fmt: skip
     bad: dict[int | str, dict[str, Any]] = {
-        status: {"description": words[status], "content": {"application/json": {"schema": ERROR}}}
+        status: {"description": _STATUSES[status], "content": {"application/json": {"schema": _ERROR}}}
         for status in statuses
     }
     return {200: {"description": "The answer", "content": {media: {"schema": schema}}}, **bad}
@@ -130,14 +122,3 @@ def _nested(shape: tuple[int, ...]) -> dict[str, Any]:
     for size in reversed(shape):
         schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
     return schema
-
-
-def _row_schema(columns: list[Column]) -> dict[str, Any]:
-    """Return the JSON schema of one row."""
-    return {
-        "type": "object",
-        "properties": {column.name: column.schema for column in columns},
-        "required": [column.name for column in columns],
-        "additionalProperties": False,
-        "example": {column.name: column.usual for column in columns},
-    }

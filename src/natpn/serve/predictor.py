@@ -1,36 +1,55 @@
-"""A model as the server uses it: checked rows → answers, and what can be told about the model."""
+"""A model as the server uses it: checked rows → answers, requests of the same time together, and curves to draw.
 
-from collections.abc import Iterator, Sequence
+A prediction of many rows takes hardly longer than one of a single row. Requests that come while a prediction runs wait,
+and are answered together by the next. If the last prediction had several requests, the next waits for as many, up to
+2 ms; a client that is alone never waits.
+
+Curves are points of predictive distributions beside the prior's. Numbers get densities, counts and booleans
+probabilities, and classes one bar each; vectors have no curve. The window holds the usual targets of training, if the
+model knows them, and the middle of the predictive distribution: from 1 % to 99 %, or from 10 % to 90 % if heavy tails
+would squeeze the rest into a spike.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from natpn.model import NOVEL, PIECE, Labels, Model, PredictiveDistribution
-from natpn.serve.curves import curves
+from natpn.families import ScalarDistribution
+from natpn.model import NOVEL, PIECE, ClassDistribution, Labels, Model, PredictiveDistribution
 from natpn.serve.request_rows import Row
-from natpn.tabular import Column
+
+Floats = NDArray[np.float64]
+Record = dict[str, Any]
+Result = TypeVar("Result")
 
 COVERAGE = 0.9
+BATCH_ROWS = 256
+LINGER = 0.002
+POINTS = 121
+LEVELS = (np.arange(80) + 0.5) / 80
+HEAVY = 4.0  # for a Normal, 1 % to 99 % is 1.8 times as wide as 10 % to 90 %; for a Cauchy 10 times
 
 
 class Predictor:
-    """Answers with a model; safe in threads, since a fitted model does not change.
-
-    Args:
-        model: The model.
-    """
+    """Answers with a model; safe in threads, since a fitted model does not change."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         plain = all(column.numeric for column in model.inputs.columns or [])
         self._dtype: Any = np.float64 if plain else object
 
-    def answers(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def answers(self, rows: Sequence[Row]) -> list[Record]:
         """Return prediction, interval or probabilities, uncertainties and the flag, for each row."""
         return [record for part in self._answers(rows) for record in part.records(COVERAGE)]
 
-    def with_curves(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    def with_curves(self, rows: Sequence[Row]) -> list[Record]:
         """Return answers that also have the curve of the distribution, and the most unusual feature."""
         unusual = iter(self._model.inputs.most_unusual(self._array(rows)))
         return [
@@ -40,15 +59,15 @@ class Predictor:
         ]
 
     def about(self) -> dict[str, Any]:
-        """Describe the model: features, targets, and how it was trained."""
+        """Describe the model: features with a usual value that a form may begin with, targets, and its training."""
         model, columns = self._model, self._model.inputs.columns
-        classes = model.targets.classes.tolist() if isinstance(model.targets, Labels) else []
         return {
             "kind": "classes" if model.family.is_classes else "numbers",
             "family": repr(model.family),
-            "classes": classes,
-            "features": None if columns is None else [_described(column) for column in columns],
-            "shape": None if columns is not None else list(model.inputs.shape),
+            "classes": model.targets.classes.tolist() if isinstance(model.targets, Labels) else [],
+            "features": columns
+            and [{"name": c.name, "kind": c.kind, **c.described, "usual": c.usual} for c in columns],
+            "shape": list(model.inputs.shape) if columns is None else None,
             "coverage": COVERAGE,
             "novel_below": NOVEL,
             "training": {
@@ -70,6 +89,148 @@ class Predictor:
             yield from self._model.answers(self._array(rows[start : start + PIECE]))
 
 
-def _described(column: Column) -> dict[str, Any]:
-    """Describe a feature, with a usual value that a form may begin with."""
-    return {"name": column.name, "kind": column.kind, **column.described, "usual": column.usual}
+@dataclass
+class _Request:
+    rows: Sequence[Row]
+    answer: "asyncio.Future[Sequence[Any]]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Batcher:
+    """Answers rows in batches, in a worker thread.
+
+    Args:
+        function: Answers rows, one answer each. It must be safe in a thread.
+        max_rows: The most rows of a batch. Larger requests run in a second thread.
+    """
+
+    def __init__(self, function: Callable[[Sequence[Row]], Sequence[Any]], max_rows: int = BATCH_ROWS) -> None:
+        self._function, self._max_rows = function, max_rows
+        self._small, self._large = ThreadPoolExecutor(1, "natpn-batch"), ThreadPoolExecutor(1, "natpn-large")
+        self._pending: list[_Request] = []
+        self._arrived: asyncio.Event | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._expected = 1
+        self.batches = 0
+
+    async def submit(self, rows: Sequence[Row]) -> Sequence[Any]:
+        """Return the answers to some rows, or raise what the function raises for these rows."""
+        if len(rows) > self._max_rows:
+            self.batches += 1
+            return await self.apart(self._function, rows)
+        request = _Request(rows)
+        self._pending.append(request)
+        if self._arrived is not None:
+            self._arrived.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._work())
+        return await request.answer
+
+    async def apart(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Run something long in the second thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._large, function, *arguments)
+
+    def close(self) -> None:
+        """Finish what runs, and end the threads."""
+        self._small.shutdown()
+        self._large.shutdown()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            if self._expected > 1:
+                await self._linger()
+            batch = self._take()
+            self._expected = len(batch)
+            self.batches += 1
+            for request, answer in await loop.run_in_executor(self._small, self._answer, batch):
+                if request.answer.done():  # its client has left
+                    continue
+                if isinstance(answer, Exception):
+                    request.answer.set_exception(answer)
+                else:
+                    request.answer.set_result(answer)
+            # Clients may ask again at once: let their requests arrive before the next batch is taken.
+            await asyncio.sleep(0)
+
+    async def _linger(self) -> None:
+        """Wait for as many requests as the last batch had, but not long."""
+        self._arrived = asyncio.Event()
+        try:
+            async with asyncio.timeout(LINGER):
+                while len(self._pending) < self._expected:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._arrived = None
+
+    def _take(self) -> list[_Request]:
+        """Take as many of the waiting requests as fit into a batch."""
+        rows = count = 0
+        while count < len(self._pending) and (rows := rows + len(self._pending[count].rows)) <= self._max_rows:
+            count += 1
+        batch, self._pending = self._pending[:count], self._pending[count:]
+        return batch
+
+    def _answer(self, batch: list[_Request]) -> list[tuple[_Request, Sequence[Any] | Exception]]:
+        """Answer a batch; if it fails, answer each request alone, so that only the faulty one fails."""
+        try:
+            answers = self._function([row for request in batch for row in request.rows])
+        except Exception as error:
+            if len(batch) == 1:
+                return [(batch[0], error)]
+            return [pair for request in batch for pair in self._answer([request])]
+        results: list[tuple[_Request, Sequence[Any] | Exception]] = []
+        start = 0
+        for request in batch:
+            results.append((request, answers[start : start + len(request.rows)]))
+            start += len(request.rows)
+        return results
+
+
+@torch.no_grad()
+def curves(model: Model, distribution: PredictiveDistribution) -> list[Record | None]:
+    """Return points of the distribution of each row, and of the prior at the same places."""
+    prior = model.answer_without_evidence()
+    if isinstance(distribution, ClassDistribution):
+        labels = [str(label) for label in distribution.classes.tolist()]
+        before = prior.mean()[0].tolist()
+        return [{"kind": "classes", "x": labels, "y": row, "prior": before} for row in distribution.mean().tolist()]
+    if not isinstance(distribution.predictive, ScalarDistribution):
+        return [None] * len(distribution)
+    usual, target = model.targets.usual, distribution.predictive.target
+    quantiles, inside = distribution.quantile([0.01, 0.1, 0.9, 0.99]), distribution.quantile(LEVELS)
+    drawn: list[Record | None] = []
+    for place, (q01, q10, q90, q99) in enumerate(quantiles):
+        low, high = (q10, q90) if q99 - q01 > HEAVY * (q90 - q10) else (q01, q99)
+        if usual is not None:
+            low, high = min(low, usual[0]), max(high, usual[1])
+        x = _whole(low, high) if target.discrete else _grid(low, high, inside[place])
+        x = x[target.holds(torch.from_numpy(x)).numpy()]
+        drawn.append(
+            {
+                "kind": "probability" if target.discrete else "density",
+                "x": x.tolist(),
+                "y": _heights(distribution, x, place),
+                "prior": _heights(prior, x, 0),
+                "usual": None if usual is None else list(usual),
+            }
+        )
+    return drawn
+
+
+def _grid(low: float, high: float, inside: Floats) -> Floats:
+    points = np.concatenate([np.linspace(low, high, POINTS), inside])
+    return np.unique(points[(points >= low) & (points <= high) & np.isfinite(points)])
+
+
+def _whole(low: float, high: float) -> Floats:
+    low, high = np.floor(low), np.ceil(min(high, low + 1e15))
+    return np.unique(np.round(np.linspace(low, high, int(min(high - low + 1, POINTS)))))
+
+
+def _heights(distribution: PredictiveDistribution, x: Floats, place: int) -> list[float]:
+    every = torch.from_numpy(x)[:, None].expand(-1, len(distribution))
+    heights: list[float] = np.exp(distribution.predictive.log_prob(every)[:, place].numpy()).tolist()
+    return heights

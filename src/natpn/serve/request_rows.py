@@ -2,81 +2,158 @@
 
 Rows are plain lists, since a data frame takes longer to make than a prediction. Every value is checked here, one
 request at a time, so that none can spoil the batch it is predicted in.
+
+A parser makes an object of every list and every value: sixteen megabytes of `[]` become a gigabyte, and no other
+request is answered meanwhile. So brackets and commas are counted first, which takes a few milliseconds, and a body may
+have no more of them than its rows can need.
 """
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 import orjson
+from fastapi import Response
+from numpy.typing import NDArray
 
-from natpn.serve.errors import RequestError, listed, near
+from natpn.choices import nearest
 from natpn.tabular import Column
 from natpn.tabular.texts import PLAIN, Written, brief
 
-Row = list[Any]
-Check = Callable[[Any], Any]
+Row = Any
+"""A list of values in the order of the columns, or an array."""
 
-MAX_CELL = 100_000  # characters of one cell of a CSV
+# Up to this many lists or values are always parsed, so that the answer can say what is wrong.
+FREE = 100_000
 
 
-class TableReader:
-    """Read bodies for a model that was trained on a table.
+class RequestError(Exception):
+    """A request that cannot be answered.
 
     Args:
-        columns: Its columns.
+        status: The HTTP status.
+        message: What is wrong and how to mend it, as a sentence.
+        field: The feature it is about, if it is about one.
+        row: The row it is about, counted from 0, if it is about one.
+    """
+
+    def __init__(self, status: int, message: str, field: str | None = None, row: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.field, self.row = status, field, row
+
+    def response(self, headers: Mapping[str, str] | None = None) -> Response:
+        """Return the error as it is sent, with the headers that its status asks for."""
+        own = {"www-authenticate": "Bearer"} if self.status == 401 else {}
+        if self.status in (408, 413, 503):  # the rest of a body that is too large would be read as the next request
+            own["connection"] = "close"
+        if self.status == 503:
+            own["retry-after"] = "1"
+        return as_json(
+            {"error": str(self), "field": self.field, "row": self.row}, self.status, own | dict(headers or {})
+        )
+
+
+def as_json(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer; NaN and infinity become null."""
+    return Response(orjson.dumps(content, default=str), status, headers, "application/json")
+
+
+class Reader(ABC):
+    """Reads bodies.
+
+    Args:
         max_rows: How many rows a request may have.
-        written: How a CSV writes values.
+        lists: How many lists and objects a row has at most.
+        values: How many values it has.
+        least: The fewest bytes in which it can be written as JSON.
+    """
+
+    def __init__(self, max_rows: int, lists: int, values: int, least: int) -> None:
+        self._max_rows, self._lists, self._values, self._least = max_rows, lists, values, least
+
+    def read(self, body: bytes, form: str) -> tuple[list[Row], bool]:
+        """Return the rows of a body, and whether it is one row rather than a list; the form is "json" or "csv"."""
+        return self.json(body) if form == "json" else (self.csv(body), False)
+
+    def json(self, body: bytes) -> tuple[list[Row], bool]:
+        """Return the rows of JSON, and whether they came as one row rather than as a list."""
+        rows = min(self._max_rows, len(body) // self._least)
+        self._count(body, b"[{", FREE + rows * self._lists, "lists and objects")
+        self._count(body, b",", FREE + rows * self._values, "values")
+        data = _parse(body)
+        if type(data) is not dict or len(data) != 1 or type(data.get("rows")) is not list:
+            return [self._row(data, None)], True
+        many: list[Any] = data["rows"]
+        if not many:
+            raise RequestError(422, "rows is empty. Send at least one row.", "rows")
+        if len(many) > self._max_rows:
+            raise self._too_many(str(len(many)))
+        return [self._row(row, place) for place, row in enumerate(many)], False
+
+    @abstractmethod
+    def csv(self, body: bytes) -> list[Row]:
+        """Return the rows of a CSV with a header; an empty cell is a missing value."""
+
+    @abstractmethod
+    def _row(self, data: Any, place: int | None) -> Row:
+        """Return a row of parsed JSON; its place is None if it came alone."""
+
+    def _too_many(self, came: str) -> RequestError:
+        return RequestError(
+            413, f"At most {self._max_rows} rows are answered at once, got {came}. Send them in several requests."
+        )
+
+    def _count(self, body: bytes, signs: bytes, most: int, what: str) -> None:
+        """Raise if the body has more of some signs than its rows can need."""
+        # Few of them are inside texts as a rule, so quotes are looked at only if the count is too high.
+        if sum(body.count(sign) for sign in signs) <= most:
+            return
+        if what != "cells":  # an escaped quote does not end a text of JSON
+            body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+        characters: NDArray[np.uint8] = np.frombuffer(body, np.uint8)
+        outside = np.logical_not(np.logical_xor.accumulate(characters == ord('"')))
+        if sum(int(np.count_nonzero(outside & (characters == sign))) for sign in signs) > most:
+            raise RequestError(
+                413,
+                f"The body has more than {most} {what}, and {self._max_rows} rows of this model, which are answered at "
+                "once, need no more. Send rows as /openapi.json describes them, in several requests.",
+            )
+
+
+class TableReader(Reader):
+    """Reads bodies for a model that was trained on a table.
+
+    Args:
+        columns: Its columns; a row is written as {"name":0,…} or longer.
+        max_rows: How many rows a request may have.
+        written: How a CSV writes values; JSON has the same units, but is plain otherwise.
     """
 
     def __init__(self, columns: list[Column], max_rows: int, written: Written = PLAIN) -> None:
-        self._names = [column.name for column in columns]
+        self._columns, self._names = columns, [column.name for column in columns]
         self._set = frozenset(self._names)
-        self._max_rows = max_rows
-        self._from_json = [(column.name, json_check(column, Written(units=written.units))) for column in columns]
-        self._from_text = [(column.name, text_check(column, written)) for column in columns]
+        self._in_csv, self._in_json = written, Written(units=written.units)
+        super().__init__(max_rows, 1, len(columns), sum(len(name.encode()) + 5 for name in self._names) + 2)
 
-    def json(self, body: bytes) -> tuple[list[Row], bool]:
-        """Return the rows, and whether they came as one row rather than as a list.
-
-        Raises:
-            RequestError: If it is not JSON of the form that the schema describes.
-        """
-        data = parse(body)
-        many = rows_of(data, self._max_rows)
-        if many is None:
-            return [self._row(data, None)], True
-        return [self._row(row, place) for place, row in enumerate(many)], False
-
-    def _row(self, row: Any, place: int | None) -> Row:
-        if type(row) is not dict:
+    def _row(self, data: Any, place: int | None) -> Row:
+        if type(data) is not dict:
             raise RequestError(
                 422,
-                f"Expected an object with the features {listed(self._names)}, got {brief(row)}. Send one row as "
+                f"Expected an object with the features {_listed(self._names)}, got {brief(data)}. Send one row as "
                 '{"feature": value, …}, or many as {"rows": [{…}, {…}]}.',
                 row=place,
             )
-        if row.keys() != self._set:
-            self._complain(list(row), place)
-        values = []
-        for name, check in self._from_json:
-            value = row[name]
-            if value is not None:
-                try:
-                    value = check(value)
-                except ValueError as error:
-                    raise RequestError(422, f"{_where(name, place)}: {error}", name, place) from None
-            values.append(value)
-        return values
+        if data.keys() != self._set:
+            raise self._wrong_names(list(data), place)
+        return [_value(column, data[column.name], self._in_json, place) for column in self._columns]
 
     def csv(self, body: bytes) -> list[Row]:
-        """Return the rows of a CSV with a header; an empty cell is a missing value.
-
-        Raises:
-            RequestError: If it is no such text, or a cell does not fit its column.
-        """
+        """Return the rows of a CSV with a header; an empty cell is a missing value."""
+        self._count(body, b",", FREE + (self._max_rows + 1) * self._values, "cells")
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -85,104 +162,69 @@ class TableReader:
         lines = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             header = next(lines, [])
-            if not self._set.issuperset(header) or len(header) != len(self._names) or set(header) != self._set:
-                self._complain(header, None)
-            order = [header.index(name) for name in self._names]
-            return [self._cells(cells, order, place) for place, cells in enumerate(self._bounded(lines))]
+            if len(header) != len(self._names) or set(header) != self._set:
+                raise self._wrong_names(header, None)
+            order = [(column, header.index(column.name)) for column in self._columns]
+            return list(self._rows(filter(None, lines), order))
         except csv.Error as error:
             raise RequestError(400, f"The CSV cannot be read, line {lines.line_num}: {error}.") from None
 
-    def _bounded(self, lines: Iterable[list[str]]) -> Iterable[list[str]]:
+    def _rows(self, lines: Iterable[list[str]], order: list[tuple[Column, int]]) -> Iterable[Row]:
         place = -1
-        for place, cells in enumerate(filter(None, lines)):
+        for place, cells in enumerate(lines):
             if place >= self._max_rows:
-                raise too_many(None, self._max_rows)
-            yield cells
+                raise self._too_many("more")
+            if len(cells) != len(order):
+                message = (
+                    f"Row {place} has {len(cells)} cells, but the header has {len(order)}. Quote cells with commas."
+                )
+                raise RequestError(422, message, row=place)
+            yield [_value(column, cells[where], self._in_csv, place) for column, where in order]
         if place < 0:
             raise RequestError(422, "The CSV has no rows below its header. Add at least one.")
 
-    def _cells(self, cells: list[str], order: list[int], place: int) -> Row:
-        if len(cells) != len(order):
-            raise RequestError(
-                422, f"Row {place} has {len(cells)} cells, but the header has {len(order)}. Quote cells with commas.",
-                row=place,
-            )  # fmt: skip
-        values = []
-        for (name, check), where in zip(self._from_text, order, strict=True):
-            cell = cells[where]
-            try:
-                values.append(check(cell))
-            except ValueError as error:
-                raise RequestError(422, f"{_where(name, place)}: {error}", name, place) from None
-        return values
-
-    def _complain(self, names: list[str], place: int | None) -> None:
+    def _wrong_names(self, names: list[str], place: int | None) -> RequestError:
         row = "" if place is None else f" in row {place}"
         given = frozenset(names)
         unknown = [name for name in names if name not in self._set]
         missing = [name for name in self._names if name not in given]
         if unknown:
-            meant = near(unknown[0], missing or self._names)
-            cure = (
-                f"Did you mean {brief(meant)}?"
-                if meant
-                else "Leave it out."
-                if len(unknown) == 1
-                else "Leave them out."
-            )
-            known = listed(self._names)
-            raise RequestError(
-                422, f"Unknown features{row}: {listed(unknown)}. {cure} The features are {known}.", unknown[0], place
-            )
+            meant = nearest(unknown[0][:100], (missing or self._names)[:1000])
+            leave = "Leave it out." if len(unknown) == 1 else "Leave them out."
+            cure = f"Did you mean {brief(meant)}?" if meant else leave
+            message = f"Unknown features{row}: {_listed(unknown)}. {cure} The features are {_listed(self._names)}."
+            return RequestError(422, message, unknown[0], place)
         if missing:
-            raise RequestError(
-                422,
-                f"Missing features{row}: {listed(missing)}. Add them, with null (in CSV: an empty cell) for what "
-                "is not known.",
-                missing[0],
-                place,
-            )
+            cure = "Add them, with null (in CSV: an empty cell) for what is not known."
+            return RequestError(422, f"Missing features{row}: {_listed(missing)}. {cure}", missing[0], place)
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise RequestError(422, f"The column {brief(twice)} is there twice. Leave one out.", twice, place)
+        return RequestError(422, f"The column {brief(twice)} is there twice. Leave one out.", twice, place)
 
 
-class ArrayReader:
-    """Read bodies for a model that was trained on arrays, such as images.
+class ArrayReader(Reader):
+    """Reads bodies for a model that was trained on arrays, such as images.
 
     Args:
-        shape: The shape of one input.
+        shape: The shape of one input, which is written as [[0,…],…] or longer.
         max_rows: How many inputs a request may have.
     """
 
     def __init__(self, shape: tuple[int, ...], max_rows: int) -> None:
-        self._shape = shape
-        self._max_rows = max_rows
+        self._shape, values = shape, prod(shape)
+        super().__init__(max_rows, sum(prod(shape[:depth]) for depth in range(len(shape))), values, 2 * values)
 
-    def json(self, body: bytes) -> tuple[list[Row], bool]:
-        """Return the inputs, and whether one came alone.
-
-        Raises:
-            RequestError: If it is not JSON with numbers in the right shape.
-        """
-        data = parse(body)
-        many = rows_of(data, self._max_rows)
-        if many is None:
-            return [self._input(data, None)], True
-        return [self._input(one, place) for place, one in enumerate(many)], False
-
-    def _input(self, data: Any, place: int | None) -> Any:
+    def _row(self, data: Any, place: int | None) -> Row:
         try:
             values = np.array(data)
             right = values.shape == self._shape and values.dtype.kind in "iuf"
         except ValueError:
             right = False
         if not right:
-            shape = " × ".join(map(str, self._shape))
+            shape, row = " × ".join(map(str, self._shape)), "" if place is None else f" in row {place}"
             raise RequestError(
                 422,
-                f"Expected nested lists of numbers of shape {shape}"
-                + ("" if place is None else f" in row {place}")
-                + '. Send one input as such lists, or many as {"rows": [[…], […]]}.',
+                f"Expected nested lists of numbers of shape {shape}{row}. Send one input as such lists, or many as "
+                '{"rows": [[…], […]]}.',
                 row=place,
             )
         values = values.astype(np.float64)
@@ -197,70 +239,32 @@ class ArrayReader:
         )
 
 
-def parse(body: bytes) -> Any:
-    """Return what JSON says.
-
-    Raises:
-        RequestError: If it is not JSON.
-    """
+def _parse(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        cure = "Send an object such as " + '{"feature": value, …}.' if not body.strip() else "Correct it."
+        cure = "Correct it." if body.strip() else 'Send an object such as {"feature": value, …}.'
         if b"NaN" in body or b"Infinity" in body:
             cure = "JSON has no NaN and no Infinity: write null for a missing value."
         where = f"line {error.lineno} column {error.colno}"
         raise RequestError(400, f"The body is not JSON: {error.msg}, {where}. {cure}") from None
 
 
-def rows_of(data: Any, max_rows: int) -> list[Any] | None:
-    """Return the list of rows in the body, None if it is one row.
-
-    Raises:
-        RequestError: If there are none, or too many.
-    """
-    if type(data) is not dict or len(data) != 1 or type(data.get("rows")) is not list:
-        return None
-    rows: list[Any] = data["rows"]
-    if not rows:
-        raise RequestError(422, "rows is empty. Send at least one row.", "rows")
-    if len(rows) > max_rows:
-        raise too_many(len(rows), max_rows)
-    return rows
+def _value(column: Column, value: Any, written: Written, place: int | None) -> Any:
+    """Return a value of JSON or the text of a cell as the model takes it."""
+    try:
+        if type(value) is str:
+            return None if written.is_missing(value) else column.read_text(value, written)
+        return None if value is None else column.read_json(value)
+    except ValueError as error:
+        problem = str(error)
+        if type(value) is str:
+            problem = f"expected {column.expected}, but {error}. Correct it, or leave the cell empty (in JSON: null)."
+        where = "" if place is None else f" in row {place}"
+        raise RequestError(422, f"{brief(column.name)}{where}: {problem}", column.name, place) from None
 
 
-def too_many(count: int | None, limit: int) -> RequestError:
-    """Word the error for more rows than are allowed."""
-    came = "more" if count is None else str(count)
-    return RequestError(413, f"At most {limit} rows are answered at once, got {came}. Send them in several requests.")
-
-
-def json_check(column: Column, written: Written = PLAIN) -> Check:
-    """Return a function that gives a JSON value of the column as the model takes it, or raises a ValueError.
-
-    Args:
-        column: The column.
-        written: How texts write values: plainly, but with the units of training.
-    """
-    read = text_check(column, written)
-    others = column.read_json
-    return lambda value: read(value) if type(value) is str else others(value)
-
-
-def text_check(column: Column, written: Written = PLAIN) -> Check:
-    """Return a function that gives the text of a cell as the model takes it, or raises a ValueError."""
-    expected = column.expected
-
-    def check(text: str) -> Any:
-        try:
-            return None if written.is_missing(text) else column.read_text(text, written)
-        except ValueError as error:
-            raise ValueError(
-                f"expected {expected}, but {error}. Correct it, or leave the cell empty (in JSON: null)."
-            ) from None
-
-    return check
-
-
-def _where(name: str, place: int | None) -> str:
-    return brief(name) if place is None else f"{brief(name)} in row {place}"
+def _listed(names: Sequence[str]) -> str:
+    """Return some names for a message, long ones shortened."""
+    first = ", ".join(map(brief, names[:10]))
+    return first + (f" and {len(names) - 10} more" if len(names) > 10 else "")
