@@ -120,7 +120,7 @@ def pareto():
         yield fitted(family="pareto")
 
 
-def table(rows: int = 190, seed: int = 0) -> pd.DataFrame:
+def table(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"a": rng.normal(size=rows), "b": rng.normal(size=rows)})
     return frame.assign(y=np.exp(np.exp(1 + frame["a"]) * rng.exponential(size=rows)).clip(1.0001))

@@ -137,9 +137,9 @@ def ask_server(natpn: Path, place: Path) -> None:
 
 
 def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
-    """Return the answer to a request; wait a minute for the server to start."""
+    """Return the answer to a request; wait three minutes for the server to start."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for _ in range(600):
+    for _ in range(1800):
         if server.poll() is not None:
             sys.exit(f"check_dist: the server ended with {server.returncode}")
         try:
@@ -148,7 +148,7 @@ def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
             sys.exit(f"check_dist: {address} was answered with {error}")
         except OSError:
             time.sleep(0.1)
-    sys.exit(f"check_dist: no answer from {address} in a minute")
+    sys.exit(f"check_dist: no answer from {address} in three minutes")
 
 
 def run(place: Path, *command: object, code: int = 0) -> str:

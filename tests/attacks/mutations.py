@@ -2,8 +2,8 @@
 
 `run` is for a process of its own, whose memory can be watched. It reads FOLDER/model and FOLDER/X.json, and prints a
 line of JSON for every change, then the growth of its memory. The extent is "quick" (fields are removed, and numbers get
-a few values), "all" (every field gets every value), or the path of another model's `config.json`: all for the fields
-that it lacks or has with another type, one value for the numbers among the rest.
+a few values), "all" (every field gets every value), or the path of another model's `config.json`: one of each kind for the
+fields that it lacks or has with another type, one value for the numbers among the rest.
 """
 
 import copy
@@ -24,6 +24,7 @@ from natpn.model.files import checksum
 
 HUGE = 10**12
 QUICK: list[Any] = [HUGE, -1, math.nan]
+SOME: list[Any] = [*QUICK, "x", None, []]
 ALL: list[Any] = [HUGE, 10**400, -1, 0, 1e308, math.nan, math.inf, "x", "9" * 40, None, True, [], {}, [1e308] * 3]
 REMOVED = object()
 
@@ -80,8 +81,8 @@ def mutations(config: dict[str, Any], extent: str) -> Iterator[tuple[tuple[Any, 
         number = isinstance(old, (int, float)) and not isinstance(old, bool)
         if everything or (extent == "quick" and isinstance(path[-1], str)):
             yield path, REMOVED
-        few = QUICK if extent == "quick" else QUICK[:1]
-        for value in ALL if everything else few if number else []:
+        many, few = (ALL if extent == "all" else SOME), (QUICK if extent == "quick" else QUICK[:1])
+        for value in many if everything else few if number else []:
             yield path, value
 
 
