@@ -2,8 +2,8 @@
 
 `run` is for a process of its own, whose memory can be watched. It reads FOLDER/model and FOLDER/X.json, and prints a
 line of JSON for every change, then the growth of its memory. The extent is "quick" (fields are removed, and numbers get
-a few values), "all" (every field gets every value), or the path of another model's `config.json`: one of each kind for the
-fields that it lacks or has with another type, one value for the numbers among the rest.
+a few values), "all" (every field gets every value), or the path of another model's `config.json`: a value of each kind
+for the fields that it lacks or has with another type, and one for the numbers among the rest.
 """
 
 import copy
