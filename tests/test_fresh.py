@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from natpn.cli import cli
+from serve.browser import MISSING, chromium
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -64,28 +66,20 @@ def test_no_page_or_message_sends_to_an_index_that_has_no_natpn():
     assert found == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("required", [False, True])
-def test_pages_are_skipped_without_a_browser_unless_one_is_required(required, tmp_path):
+def test_pages_are_skipped_without_a_browser_unless_one_is_required(tmp_path, monkeypatch):
     """With a PATH that has no browser, tests of the page say so in one line."""
-    environment = {k: v for k, v in ENVIRONMENT.items() if k != "NATPN_REQUIRE_BROWSER"}
-    environment |= {"PATH": str(tmp_path)} | ({"NATPN_REQUIRE_BROWSER": "1"} if required else {})
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/serve/test_page.py",
-        "-k",
-        "images",
-    ]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert done.returncode == required, done.stdout
-    assert ("1 error" if required else "1 skipped") in done.stdout
-    line = re.search(r"^(SKIPPED|ERROR|E  ).*apt-get install -y chromium chromium-driver", done.stdout, re.MULTILINE)
-    assert line, done.stdout
+
+    def mark():
+        return runpy.run_path(str(ROOT / "tests" / "serve" / "test_page.py")).get("pytestmark")
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("NATPN_REQUIRE_BROWSER", raising=False)
+    assert (mark().name, mark().args) == ("skip", (MISSING,))
+    assert "apt-get install -y chromium chromium-driver" in MISSING
+    monkeypatch.setenv("NATPN_REQUIRE_BROWSER", "1")
+    assert mark() is None
+    with pytest.raises(RuntimeError, match=MISSING), chromium():
+        pass
 
 
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")

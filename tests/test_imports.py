@@ -5,6 +5,9 @@ There are two packages: the library, and what the paper needs beside it. The lib
 
 import ast
 import graphlib
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 
 import natpn
@@ -53,10 +56,16 @@ def first_two(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
 def imports_of(path: Path) -> set[str]:
     """Every module of ours that a file imports, wherever in the file it does so; relative imports are refused."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -100,7 +109,7 @@ def test_the_library_knows_of_the_paper_in_one_place():
 def names_of(path: Path) -> set[str]:
     """Every name that a module has for others: what it imports, defines or assigns at its top."""
     found = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             found |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -115,7 +124,7 @@ def test_what_a_package_offers_is_taken_from_it():
     """An inner module of another package is imported only for names that the package does not offer itself."""
     offers = {name: names_of(path) for name, path in FILES.items() if path.name == "__init__.py"}
     for name, path in FILES.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             module = node.module if isinstance(node, ast.ImportFrom) else None
             if module is None or module.count(".") < 2 or first_two(module) == first_two(name):
                 continue
@@ -134,30 +143,22 @@ def test_no_member_imports_its_own_package_and_there_are_no_cycles():
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_importing_natpn_is_light():
-    import subprocess
-    import sys
-
-    code = "import natpn, sys; assert 'torch' not in sys.modules; natpn.Evidence; assert 'torch' in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 # What an estimator may load on top of torch and scikit-learn's base classes. Those two are most of the time that its
 # import takes; the base classes alone load scipy.stats and, where it is installed, pandas.
 BESIDE = {"natpn", "narwhals", "safetensors", "sklearn", "zuko"}
-
-
-def test_importing_an_estimator_loads_little_beside_torch_and_the_base_classes():
-    import subprocess
-    import sys
-
-    code = """
-import sys, torch, sklearn.base
+LOADED = """
+import sys
+import natpn
+assert "torch" not in sys.modules
+import torch, sklearn.base
 before = set(sys.modules)
 from natpn import NatPNRegressor
 print(*sorted(name for name in set(sys.modules) - before if name.partition(".")[0] not in sys.stdlib_module_names))
 """
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+
+
+def test_importing_natpn_is_light_and_an_estimator_loads_little_beside_torch_and_the_base_classes():
+    found = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True).stdout.split()
     assert {name.partition(".")[0] for name in found} <= BESIDE
     # of scikit-learn no estimators, and of narwhals no backend
     heavy = [name for name in found if name.startswith("sklearn.") and not name.startswith("sklearn.utils.")]

@@ -2,14 +2,12 @@
 
 import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from attacks.steps import forked
 from natpn import parallel
 
 
@@ -62,32 +60,24 @@ def test_a_gpu_beyond_the_last(monkeypatch):
             parallel.choose_device(name, nn.Identity())
 
 
-LONELY = """
-import torch
-from natpn import parallel
-try:
-    parallel.start(torch.device("cpu"))
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-
-
 @pytest.mark.parametrize("rank", ["0", "1"])
-def test_a_process_that_is_alone_does_not_wait_for_ever(rank):
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_is_alone_does_not_wait_for_ever(rank, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     world = {"WORLD_SIZE": "2", "RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    source = str(Path(parallel.__file__).parents[1])
-    environment = os.environ | world | {"NATPN_JOIN_SECONDS": "1", "PYTHONPATH": source}
-    done = subprocess.run(
-        [sys.executable, "-c", LONELY], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout.startswith("TimeoutError WORLD_SIZE: expected 2 processes, but some did not come within 1 s"), (
-        done.stdout,
-        done.stderr,
-    )
-    assert "unset WORLD_SIZE to work alone" in done.stdout
+
+    def join():
+        os.environ.update(world | {"NATPN_JOIN_SECONDS": "1"})
+        with pytest.raises(TimeoutError) as caught:
+            parallel.start(torch.device("cpu"))
+        (tmp_path / "said").write_text(str(caught.value))
+
+    assert forked(join) == 0
+    said = (tmp_path / "said").read_text()
+    assert said.startswith("WORLD_SIZE: expected 2 processes, but some did not come within 1 s")
+    assert "unset WORLD_SIZE to work alone" in said
 
 
 @pytest.mark.parametrize(

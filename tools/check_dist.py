@@ -3,10 +3,14 @@
     python tools/check_dist.py
 
 Two wheels are built of each package, one from the tree and one from the source distribution; they must hold the files
-of the package and no others. The wheel of natpn is installed with the versions of constraints.txt into a new
-environment and must work without natpn-paper, which is then installed beside it.
+of the package and no others. The wheel of natpn is installed into a new environment and must work without natpn-paper,
+which is then installed beside it. What they depend on is not downloaded again: the new environment has links to the
+packages of this one that the wheels ask for, directly or not, and to no others, so that a requirement that was
+forgotten is missed there too.
 """
 
+import email
+import importlib.metadata
 import os
 import socket
 import subprocess
@@ -18,6 +22,10 @@ import urllib.request
 import venv
 import zipfile
 from pathlib import Path
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 PROJECTS = {"natpn": ROOT, "natpn_paper": ROOT / "paper"}
@@ -32,10 +40,11 @@ def main() -> None:
         place = Path(folder)
         venv.create(place / "venv", with_pip=True)
         python = place / "venv" / BIN / "python"
-        pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", ROOT / "constraints.txt")
-        run(place, *pip, "build")
+        pip = (python, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check")
+        run(place, *pip, "build", "hatchling")
         library, paper = (build(place, python, package) for package in PROJECTS)
-        run(place, *pip, f"{library}[report,serve]")
+        link(python, {library: {"report", "serve"}, paper: set()})
+        run(place, *pip, "--no-index", f"{library}[report,serve]")
         natpn = place / "venv" / BIN / "natpn"
         run(place, natpn, "demo", "--out", "demo", "--max-epochs", "2")
         if not (place / "demo" / "report.html").exists():
@@ -44,7 +53,7 @@ def main() -> None:
         refusal = run(place, natpn, "reproduce", "--list", code=2)
         if "pip install ./paper" not in refusal:
             sys.exit(f"check_dist: without natpn-paper, natpn reproduce says {refusal!r}")
-        run(place, *pip, paper)
+        run(place, *pip, "--no-index", paper)
         run(place, natpn, "reproduce", "toy-uncertainty", "--models", "NatPN", "--seeds", "1", "--quick")
         if not (place / "reproduce" / "quick" / "results.html").exists():
             sys.exit("check_dist: natpn reproduce wrote no page")
@@ -54,8 +63,9 @@ def main() -> None:
 def build(place: Path, python: Path, package: str) -> Path:
     """Return the wheel of a package, after checking its content."""
     tree, source = place / package / "tree", place / package / "source"
-    run(place, python, "-m", "build", "--wheel", "--outdir", tree, PROJECTS[package])
-    run(place, python, "-m", "build", "--outdir", source, PROJECTS[package])  # the wheel is made from the sdist
+    build = (python, "-m", "build", "--no-isolation", "--outdir")
+    run(place, *build, tree, "--wheel", PROJECTS[package])
+    run(place, *build, source, PROJECTS[package])  # the wheel is made from the sdist
     wheel, other = next(tree.glob("*.whl")), next(source.glob("*.whl"))
     compare(package, contents(wheel), contents(other))
     return wheel
@@ -82,6 +92,35 @@ def compare(package: str, tree: dict[str, bytes], source: dict[str, bytes]) -> N
         sys.exit(f"check_dist: the wheel of {package} holds {', '.join(others)}")
 
 
+def link(python: Path, wheels: dict[Path, set[str]]) -> None:
+    """Link the installed packages that wheels need, each with the extras that are named, into an environment."""
+    asked = [(line, extras) for wheel, extras in wheels.items() for line in requirements(wheel)]
+    seen: set[tuple[str, str]] = set()
+    site = next((python.parents[1]).glob("**/site-packages"))
+    while asked:
+        line, extras = asked.pop()
+        requirement = Requirement(line)
+        name = canonicalize_name(requirement.name)
+        wanted = any((requirement.marker or Marker("extra == ''")).evaluate({"extra": e}) for e in extras | {""})
+        if name.startswith("natpn") or not wanted:
+            continue
+        for extra in requirement.extras | {""}:
+            if (name, extra) in seen:
+                continue
+            seen.add((name, extra))
+            found = importlib.metadata.distribution(name)
+            asked += [(other, {extra}) for other in found.requires or []]
+            for entry in {file.parts[0] for file in found.files or []} - {"..", "__pycache__"}:
+                if not (site / entry).exists():
+                    (site / entry).symlink_to(found.locate_file(entry))
+
+
+def requirements(wheel: Path) -> list[str]:
+    """Return what a wheel says that it needs."""
+    about = next(text for name, text in contents(wheel).items() if name.endswith(".dist-info/METADATA"))
+    return email.message_from_bytes(about).get_all("Requires-Dist", [])
+
+
 def ask_server(natpn: Path, place: Path) -> None:
     """Start a server for the demo's model and ask for its health and its page."""
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -98,9 +137,9 @@ def ask_server(natpn: Path, place: Path) -> None:
 
 
 def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
-    """Return the answer to a request; wait a minute for the server to start."""
+    """Return the answer to a request; wait three minutes for the server to start."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for _ in range(600):
+    for _ in range(1800):
         if server.poll() is not None:
             sys.exit(f"check_dist: the server ended with {server.returncode}")
         try:
@@ -109,7 +148,7 @@ def ask(server: "subprocess.Popen[bytes]", address: str) -> str:
             sys.exit(f"check_dist: {address} was answered with {error}")
         except OSError:
             time.sleep(0.1)
-    sys.exit(f"check_dist: no answer from {address} in a minute")
+    sys.exit(f"check_dist: no answer from {address} in three minutes")
 
 
 def run(place: Path, *command: object, code: int = 0) -> str:

@@ -1,16 +1,15 @@
 """Saved models with one field of `config.json` changed and signed anew: what loading makes of each.
 
-Run as a program in a process of its own, whose memory can be watched: `python -m attacks.mutations FOLDER EXTENT` reads
-FOLDER/model and FOLDER/X.json, and prints a line of JSON for every change, then the growth of its memory. The extent
-is "quick" (fields are removed, and numbers get a few values), "all" (every field gets every value), or the path of
-another model's `config.json`: all for the fields that it lacks or has with another type, quick for the rest.
+`run` is for a process of its own, whose memory can be watched. It reads FOLDER/model and FOLDER/X.json, and prints a
+line of JSON for every change, then the growth of its memory. The extent is "quick" (fields are removed, and numbers get
+a few values), "all" (every field gets every value), or the path of another model's `config.json`: a value of each kind
+for the fields that it lacks or has with another type, and one for the numbers among the rest.
 """
 
 import copy
 import json
 import math
 import resource
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from natpn.model.files import checksum
 
 HUGE = 10**12
 QUICK: list[Any] = [HUGE, -1, math.nan]
+SOME: list[Any] = [*QUICK, "x", None, []]
 ALL: list[Any] = [HUGE, 10**400, -1, 0, 1e308, math.nan, math.inf, "x", "9" * 40, None, True, [], {}, [1e308] * 3]
 REMOVED = object()
 
@@ -79,9 +79,10 @@ def mutations(config: dict[str, Any], extent: str) -> Iterator[tuple[tuple[Any, 
             continue
         everything = extent != "quick" and (path, type(old)) not in known
         number = isinstance(old, (int, float)) and not isinstance(old, bool)
-        if everything or isinstance(path[-1], str):
+        if everything or (extent == "quick" and isinstance(path[-1], str)):
             yield path, REMOVED
-        for value in ALL if everything else QUICK if number else []:
+        many, few = (ALL if extent == "all" else SOME), (QUICK if extent == "quick" else QUICK[:1])
+        for value in many if everything else few if number else []:
             yield path, value
 
 
@@ -106,10 +107,11 @@ def outcome(place: Path, X: Any) -> tuple[str, str]:
     return ("answered", "") if all(np.isfinite(part).all() for part in found) else ("wrong", "not finite")
 
 
-def main(folder: str, extent: str) -> None:
+def run(folder: Path, extent: str) -> None:
+    """Print what becomes of every change."""
     warnings.simplefilter("ignore")
-    place = Path(folder) / "model"
-    raw = json.loads((Path(folder) / "X.json").read_text())
+    place = folder / "model"
+    raw = json.loads((folder / "X.json").read_text())
     X = pd.DataFrame(raw) if isinstance(raw, dict) else np.array(raw)
     config = json.loads((place / "config.json").read_text())
     first = outcome(place, X)
@@ -129,7 +131,3 @@ def main(folder: str, extent: str) -> None:
         print(json.dumps(line), flush=True)
     sign(place, config)
     print(json.dumps({"megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

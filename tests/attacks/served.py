@@ -1,34 +1,52 @@
 """A small saved model, and a server for it in a process of its own."""
 
 import os
-import subprocess
+import resource
+import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import natpn
+import natpn.serve
 
 MODEL = Path(__file__).parents[1] / "estimators" / "data" / "schema_1" / "model"
 ROW: dict[str, Any] = {"number": 0.3, "colour": "red", "truth": True}
 JSON = {"content-type": "application/json"}
 CSV = {"content-type": "text/csv"}
-CODE = "import sys, natpn.serve; natpn.serve.run(sys.argv[1], port=0)"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(natpn.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
 
 
 @contextmanager
 def server_process(files: int = 20_000) -> Iterator[tuple[str, int]]:
-    """Start a server that may have so many files open, if the system allows it; give its address and process number."""
-    limited = f'ulimit -n {files} 2> /dev/null; exec "$@"'
-    command = ["sh", "-c", limited, "sh", sys.executable, "-c", CODE, str(MODEL)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    """Start a server that may have so many files open, if the system allows it; give its address and process number.
+
+    It is a copy of this process, which has imported torch.
+    """
+    told, tell = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        pid = os.fork()
+    if pid == 0:
+        _serve(files, tell)
+    os.close(tell)
     try:
-        yield process.stdout.readline().partition(" at ")[2].partition("/ (")[0], process.pid
+        with os.fdopen(told) as lines:
+            yield lines.readline().partition(" at ")[2].partition("/ (")[0], pid
     finally:
-        process.kill()
-        process.communicate()
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _serve(files: int, tell: int) -> NoReturn:
+    try:
+        sys.stdout = os.fdopen(tell, "w", buffering=1)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
+        natpn.serve.run(MODEL, port=0)
+    finally:
+        os._exit(1)
 
 
 def megabytes(pid: int, what: str) -> float:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import traceback
 from typing import Any
 
 CALLS = ("open", "mkdir", "rmdir", "replace", "rename", "link", "unlink", "remove", "fsync", "truncate", "chmod")
@@ -76,6 +77,7 @@ def forked(function: Any) -> int:
         try:
             function()
         except BaseException:
+            traceback.print_exc()
             os._exit(3)
         os._exit(0)
     return os.waitpid(child, 0)[1]

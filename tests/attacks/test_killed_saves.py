@@ -27,7 +27,7 @@ FILES = ["config.json", "model.safetensors"]
 
 @pytest.fixture(scope="module")
 def models():
-    made = [clone(REGRESSOR).set_params(random_state=seed, max_epochs=1).fit(X, Y) for seed in (0, 1)]
+    made = [clone(REGRESSOR).set_params(random_state=seed, max_epochs=1, ensemble_size=1).fit(X, Y) for seed in (0, 1)]
     for model in made:
         model.predicted = model.predict(X[:5])
     return made

@@ -1,9 +1,11 @@
 """Small problems and estimators that are quick to fit, for tests where the quality of training does not matter."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.families import FAMILIES
@@ -50,6 +52,13 @@ def targets(family: str, rows: int, seed: int = 0) -> tuple[Floats, NDArray[Any]
         "von_mises_fisher": lambda: vectors / np.linalg.norm(vectors, axis=1, keepdims=True),
     }
     return X, found[family]()
+
+
+@cache
+def quick(family: str = "normal", rows: int = 60, **options: Any) -> Any:
+    """A model of the targets of a family, fitted once for all tests that only read it."""
+    model = clone(CLASSIFIER) if family == "categorical" else clone(REGRESSOR).set_params(family=family)
+    return model.set_params(**options).fit(*targets(family, rows))
 
 
 VECTORS = {name for name, kind in FAMILIES.items() if kind.is_vectors}

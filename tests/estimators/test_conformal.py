@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
-from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers, targets
+from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers, quick, targets
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.model.calibration import Calibration
 
@@ -51,7 +51,7 @@ def fitted(request):
     order = np.random.default_rng(1).permutation(len(y))
     train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
     options = {"family": "poisson"} if request.param == "counts" else {}
-    model = kind(**options, calibrate="conformal", validation_fraction=0.5, max_epochs=20, random_state=0)
+    model = kind(**options, calibrate="conformal", validation_fraction=0.5, max_epochs=4, random_state=0)
     return model.fit(X[train], y[train]), X[fresh], y[fresh]
 
 
@@ -90,7 +90,7 @@ def test_intervals_and_sets_cover(fitted):
 def test_intervals_are_not_idly_wide():
     """Continuous targets are covered about as often as asked, not always."""
     (X, y), (fresh, truth) = simulated(1200, 2), simulated(1000, 3)
-    model = NatPNRegressor(calibrate="conformal", validation_fraction=0.4, max_epochs=20, random_state=0).fit(X, y)
+    model = NatPNRegressor(calibrate="conformal", validation_fraction=0.4, max_epochs=4, random_state=0).fit(X, y)
     low, high = model.predict_interval(fresh, 0.8).T
     share = ((low <= truth) & (truth <= high)).mean()
     assert abs(share - 0.8) <= allowed(0.2, len(model.calibration_.scores), 1000) - 0.2
@@ -103,7 +103,7 @@ def test_false_alarms_without_conformal_calibration():
         kind, (X, y) = DATA[name]()
         order = np.random.default_rng(2).permutation(len(y))
         train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
-        model = kind(max_epochs=15, random_state=0).fit(X[train], y[train])
+        model = kind(max_epochs=6, random_state=0).fit(X[train], y[train])
         p = model.predict_dist(X[fresh]).novelty_p
         assert (p < 0.05).mean() <= allowed(0.05, len(model.calibration_.log_evidence), len(fresh)), name
 
@@ -118,7 +118,7 @@ def test_intervals_of_the_posterior_predictive_cover():
 
 @pytest.mark.parametrize("calibrate", [None, "conformal"])
 def test_intervals_widen_as_familiarity_falls(calibrate):
-    X, y = numbers(400)
+    X, y = numbers(190)
     model = NatPNRegressor(calibrate=calibrate, validation_fraction=0.3, max_epochs=20, random_state=0).fit(X, y)
     steps = np.array([[0.0, 0], [4, 4], [8, 8], [1e3, 1e3]])
     distribution = model.predict_dist(steps)
@@ -221,11 +221,11 @@ def test_validation_and_calibration_rows_are_apart():
 
 @pytest.mark.parametrize("coverage", [0, 1, 1.5, -0.1])
 def test_coverage_is_a_share(coverage):
-    X, y = numbers(40)
+    X, _ = numbers(40)
     with pytest.raises(ValueError, match="coverage: expected a share between 0 and 1"):
-        clone(REGRESSOR).fit(X, y).predict_interval(X, coverage)
+        quick("normal").predict_interval(X, coverage)
     with pytest.raises(ValueError, match="coverage: expected a share between 0 and 1"):
-        clone(CLASSIFIER).fit(*classes(40)).predict_set(X, coverage)
+        quick("categorical").predict_set(X, coverage)
 
 
 def test_what_counts_as_seen_is_what_training_rows_had():

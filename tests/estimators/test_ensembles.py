@@ -13,12 +13,12 @@ from natpn.network import NaturalPosteriorEnsemble
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
-def test_five_members_of_every_family(name):
-    X, y = targets(name, 60)
+def test_three_members_of_every_family(name):
+    X, y = targets(name, 40)
     model = clone(CLASSIFIER) if name == "categorical" else clone(REGRESSOR).set_params(family=name)
-    model.set_params(ensemble_size=5, max_epochs=1).fit(X, y)
+    model.set_params(ensemble_size=3, max_epochs=1).fit(X, y)
     assert isinstance(model.network_, NaturalPosteriorEnsemble)
-    assert len(model.network_.members) == 5
+    assert len(model.network_.members) == 3
     assert model.predict(X).shape == y.shape
     assert np.isfinite(model.predict_dist(X).log_prob(y)).all()
     assert model.predict_dist(X[:1] + 1e4).familiarity < 0.01

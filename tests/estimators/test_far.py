@@ -6,7 +6,7 @@ import pytest
 
 from natpn import NatPNClassifier, NatPNRegressor
 
-EPOCHS = 40
+EPOCHS = 20
 
 
 @pytest.fixture(scope="module")

@@ -37,10 +37,15 @@ def assert_same(a, b, X):
         assert_array_equal(a.predict_interval(X), b.predict_interval(X))
 
 
-@pytest.fixture
-def saved(tmp_path):
+@pytest.fixture(scope="module")
+def conformal():
     X, y = numbers(60)
-    model = clone(REGRESSOR).set_params(calibrate="conformal").fit(X, y)
+    return clone(REGRESSOR).set_params(calibrate="conformal").fit(X, y), X
+
+
+@pytest.fixture
+def saved(conformal, tmp_path):
+    model, X = conformal
     model.save(tmp_path / "model")
     return model, tmp_path / "model", X
 
@@ -67,8 +72,8 @@ def test_predictions_after_loading_are_bit_equal(name, tmp_path):
         {"prior": ([1.0, 4.0], 3.0)},
         {"ensemble_size": 2},
         {"scheme": "paper"},
-        {"density": "radial"},
-        {"density": "spline", "budget": "normal"},
+        {"density": "radial", "latent_dim": 2, "ensemble_size": 1},
+        {"density": "spline", "budget": "normal", "latent_dim": 2, "ensemble_size": 1},
         {"random_state": np.random.RandomState(0)},
         {"latent_dim": np.int64(4), "validation_fraction": np.float64(0.3)},
         {"checkpoint_dir": Path("checkpoints")},

@@ -40,11 +40,12 @@ def small(monkeypatch):
     monkeypatch.setattr(streaming, "EPOCH", 1_000)
 
 
+@pytest.mark.slow
 def test_numbers_are_predicted_as_well_as_in_memory(tmp_path, small):
     whole, test = table().drop(["dear"]), table(1_000, 1).drop(["dear"])
     files = written(tmp_path / "rents", whole, [1_000, 1_500, 500])
-    model = NatPNRegressor(random_state=0).fit(files, "rent")
-    other = NatPNRegressor(random_state=0).fit(whole.drop(["rent"]), whole["rent"].to_numpy())
+    model = NatPNRegressor(max_epochs=20, random_state=0).fit(files, "rent")
+    other = NatPNRegressor(max_epochs=20, random_state=0).fit(whole.drop(["rent"]), whole["rent"].to_numpy())
     found, wanted = (scores(m, test.drop(["rent"]), test["rent"].to_numpy()) for m in (model, other))
     assert found["crps"] < 1.05 * wanted["crps"]
     assert found["negative_log_likelihood"] < wanted["negative_log_likelihood"] + 0.05
@@ -64,14 +65,14 @@ def test_classes_are_those_of_all_files(tmp_path, small):
     late = pc.if_else(pc.greater(whole["area"], 149), "luxury", whole["dear"])
     whole = whole.set_column(2, "dear", late).sort_by("area")
     files = written(tmp_path / "rents", whole, [2_000, 1_000])
-    model = NatPNClassifier(random_state=0).fit(files, "dear")
+    model = NatPNClassifier(max_epochs=8, random_state=0).fit(files, "dear")
     assert model.classes_.tolist() == ["luxury", "no", "yes"]
     test = table(1_000, 1)
     known = test.filter(pc.less(test["area"], 149))
     assert model.score(known.select(["area", "city"]), known["dear"].to_pylist()) > 0.93
 
 
-@pytest.mark.parametrize("options", [{"ensemble_size": 1}, {"calibrate": "conformal"}, {"ensemble_size": 5}])
+@pytest.mark.parametrize("options", [{"ensemble_size": 1}, {"calibrate": "conformal"}, {"ensemble_size": 3}])
 def test_other_settings(tmp_path, small, options):
     files = written(tmp_path / "rents", table().drop(["dear"]), [N])
     model = NatPNRegressor(random_state=0, max_epochs=5, **options).fit(files, "rent")

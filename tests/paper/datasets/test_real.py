@@ -1,6 +1,7 @@
 """The data themselves, where ``NATPN_DATA`` has them: counts and means that are known."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,11 @@ ALL = Request()
 NEEDED = {"kmnist": "kmnist/kmnist-train-imgs.npz", "lsun": "lsun/classroom"}  # what a sample need not have
 
 
+@cache
+def few(name):
+    return load(name, limit=20, seed=1)
+
+
 def joined(data):
     return [np.concatenate([part[i] for part in (data.train, data.validation, data.test)]) for i in (0, 1)]
 
@@ -32,9 +38,9 @@ def test_everything_that_is_there_loads(name):
         with pytest.raises(MissingData, match=NEEDED[name]):
             load(name)
         return
-    data = load(name, limit=4)
-    assert all(0 < len(X) <= 4 for X, _ in (data.train, data.validation, data.test))
-    assert all(0 < len(X) <= 4 for X in data.ood.values())
+    data = few(name)
+    assert all(0 < len(X) <= 20 for X, _ in (data.train, data.validation, data.test))
+    assert all(0 < len(X) <= 20 for X in data.ood.values())
 
 
 def test_sensorless_drive():
@@ -116,7 +122,7 @@ def test_svhn_as_an_ood_set():
 
 
 def test_cifar10_c_has_the_images_of_cifar10():
-    plain, noisy = (load(name, limit=20, seed=1) for name in ("cifar10", "cifar10-c"))
+    plain, noisy = few("cifar10"), few("cifar10-c")
     np.testing.assert_array_equal(plain.train[0], noisy.train[0])
     np.testing.assert_array_equal(plain.test[1], noisy.test[1])
     error = noisy.test[0] - plain.test[0]
@@ -130,7 +136,6 @@ def test_depth_in_rooms_and_streets():
         assert depths.shape[1:] == (30, 40)
         assert near < np.nanmin(depths) < np.nanmedian(depths) < np.nanmax(depths) <= far
         assert np.isfinite(depths).mean() > filled
-    assert load("nyu", limit=1).train[0].shape == (1, 3, 480, 640)
-    assert load("nyu", limit=1).train[1].shape == (1, 240, 320)
+    assert [part.shape for part in load("nyu", limit=1).train] == [(1, 3, 480, 640), (1, 240, 320)]
     if not (DATA / "lsun").exists():
         assert "LSUN church left out: lsun/church_outdoor not found" in rooms.note

@@ -25,7 +25,7 @@ MODELS = {  # those that are quick to fit, where the figure has slow ones
     "toy-uncertainty": NETWORKS,
     "dataset-shift": ("Dropout", "NatPN (paper)"),
     "latent-space": ("NatPN (paper)",),
-    "entropy-histograms": NETWORKS,
+    "entropy-histograms": ("NatPN (paper)",),
     "depth-maps": ("NatPN",),
 }
 LABELS = {

@@ -43,7 +43,7 @@ class Run:
     limit: int | None = None
     epochs: int | None = None
 
-    def rows(self, quick: int = 200) -> int | None:
+    def rows(self, quick: int = 150) -> int | None:
         """Return the limit on rows: ``quick`` for a quick run, else the run's own."""
         return quick if self.quick else self.limit
 

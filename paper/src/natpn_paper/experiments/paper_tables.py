@@ -29,7 +29,7 @@ class Training:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     shown: str | None = None
-    quick_rows: int = 200
+    quick_rows: int = 150
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
@@ -60,7 +60,7 @@ SENSORLESS_DRIVE = Experiment(
 )
 
 CIFAR10_SETTING = Setting(patience=20, budget="exp")
-CIFAR10_QUICK_ROWS = 40
+CIFAR10_QUICK_ROWS = 24
 CIFAR10_OOD = _by_kind("SVHN", "CelebA", "OODom")
 CIFAR10 = Experiment(
     "cifar10",
