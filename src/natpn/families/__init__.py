@@ -3,10 +3,10 @@
 from dataclasses import MISSING, fields
 
 from natpn.choices import check_choice
-from natpn.families import Graph
 from natpn.families.base import Family, Posterior
 from natpn.families.bernoulli import Bernoulli, BernoulliDistribution
 from natpn.families.categorical import Categorical, CategoricalDistribution, DirichletFamily, dirichlet_entropy
+from natpn.families.description import Graph
 from natpn.families.distribution import CountDistribution, Distribution, ScalarDistribution, Support, SupportError
 from natpn.families.gamma import CompoundGamma, Exponential, Gamma
 from natpn.families.lognormal import LogNormal, LogStudentT

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence, weighted_mean
-from natpn.families import Graph, Noise
 from natpn.families.base import FEW, Family, Posterior
 from natpn.families.categorical import CategoricalDistribution, classes, dirichlet_entropy, share_of_entropy
+from natpn.families.description import Graph, Noise
 
 
 def with_failure(chi: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from natpn.evidence import Evidence
-from natpn.families import Graph, Noise
 from natpn.families.base import FEW, SMALLEST_SHARE, Family, Posterior, whole_parameter
+from natpn.families.description import Graph, Noise
 from natpn.families.distribution import Array, ScalarDistribution, Support, array
 from natpn.special import gamma_entropy
 

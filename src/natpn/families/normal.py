@@ -26,8 +26,8 @@ from scipy import special as sp
 from torch import Tensor
 
 from natpn.evidence import Evidence, anchored_mean
-from natpn.families import Graph, Noise, mean_and_deviation
 from natpn.families.base import FEW, Family, Posterior, share_of_variance
+from natpn.families.description import Graph, Noise, mean_and_deviation
 from natpn.families.distribution import INFINITE, REALS, Array, ScalarDistribution, Support, array, broadcast
 from natpn.special import HALF_LOG_2PI, digamma_remainder, gamma_entropy, narrow, rising_remainder, widen
 

@@ -40,7 +40,7 @@ class Inputs(ABC):
         return (self.shape[0] - 1,) if self.has_surprise else self.shape
 
     def read(self, X: Any) -> Any:
-        """Return training inputs in the form from which they are fitted, transformed and taken without reading again."""
+        """Return training inputs in a form that is fitted, transformed and taken from without being read again."""
         return X
 
     @abstractmethod
@@ -51,8 +51,8 @@ class Inputs(ABC):
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return inputs as the network sees them, one row each."""
 
-    def forget(self, rows: NDArray[np.float32], X: Any, held_out: Indices, seen: Indices) -> None:
-        """Let some transformed rows of X look as if only others had been in training; by default nothing changes."""
+    def forget(self, rows: NDArray[np.float32], X: Any, held_out: Indices, seen: Indices) -> None:  # noqa: B027
+        """Let some transformed rows of X look as if only others had been in training; by default they do anyway."""
 
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the feature with the most unusual value; None if features have no names."""
