@@ -22,7 +22,8 @@ from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import build, is_paper
-from natpn.estimators.data import DataEstimator, Floats, Prepared
+from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.rows import Prepared
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import SupportError

@@ -3,7 +3,6 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,11 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from natpn.encoders.base import EncoderChoice
-from natpn.estimators.rows import Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
+from natpn.estimators.rows import Prepared, Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
 from natpn.model import ArrayInputs, Inputs, TableInputs, Targets
 from natpn.model.answers import Predictive
@@ -35,26 +33,6 @@ Floats = NDArray[np.float64]
 def is_files(X: Any) -> bool:
     """Say whether it is what `natpn.data.parquet` returns, without importing pyarrow for it."""
     return type(X).__module__ == "natpn.data"
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a fit works on.
-
-    Attributes:
-        train: Inputs, targets in training's units, and weights; of files a source of these.
-        validation: The same of rows that are held out; or which member of an ensemble holds out each row of `train`,
-            -1 for none.
-        x: Inputs of the rows to calibrate with.
-        y: Their targets, as numbers.
-        folds: The network that held out each of them, -1 for none; None if all did.
-    """
-
-    train: Any
-    validation: Any
-    x: Tensor
-    y: Floats
-    folds: Tensor | None = None
 
 
 class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -30,6 +31,26 @@ class Split:
     validation: Indices
     calibration: Indices
     folds: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a fit works on.
+
+    Attributes:
+        train: Inputs, targets in training's units, and weights; of files a source of these.
+        validation: The same of rows that are held out; or which member of an ensemble holds out each row of `train`,
+            -1 for none.
+        x: Inputs of the rows to calibrate with.
+        y: Their targets, as numbers.
+        folds: The network that held out each of them, -1 for none; None if all did.
+    """
+
+    train: Any
+    validation: Any
+    x: Tensor
+    y: Floats
+    folds: Tensor | None = None
 
 
 def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices, Floats]:

@@ -26,8 +26,7 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import listed, nearest
 from natpn.data import Files, Piece
-from natpn.estimators.data import Prepared
-from natpn.estimators.rows import ENOUGH
+from natpn.estimators.rows import ENOUGH, Prepared
 from natpn.families import SupportError
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts

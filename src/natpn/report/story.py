@@ -17,7 +17,7 @@ from natpn import metrics
 from natpn.model import NOVEL
 from natpn.model.inputs import take
 from natpn.report.facts import LEVELS, Facts
-from natpn.tabular.input_tables import read_table
+from natpn.tabular import read_table
 
 Floats = NDArray[np.float64]
 

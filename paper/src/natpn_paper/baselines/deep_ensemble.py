@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn_paper.baselines.base import Baseline
 from natpn_paper.baselines.checks import check_count
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor

@@ -15,7 +15,7 @@ from typing import Unpack
 import torch
 from torch import Tensor, nn
 
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn_paper.baselines.base import Settings
 from natpn_paper.baselines.checks import check_count, check_number, check_share
 from natpn_paper.baselines.deep_ensemble import Members

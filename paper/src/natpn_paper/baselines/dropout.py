@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from natpn.encoders.base import Activation
 from natpn.encoders.base import Dropout as FastDropout
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn_paper.baselines.base import Baseline
 from natpn_paper.baselines.checks import check_count, check_share
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor

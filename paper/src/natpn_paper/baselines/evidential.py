@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn.families import StudentT
 from natpn.special import widen
 from natpn.training import Trainee

@@ -21,7 +21,7 @@ from torch.nn.functional import softplus
 
 from natpn import densities
 from natpn.densities import Density
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn.families import Family
 from natpn.network import LatentNormalisation
 from natpn.network.budgets import LARGEST

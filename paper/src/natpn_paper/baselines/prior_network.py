@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn.training import Trainee
 from natpn_paper.baselines.base import Settings
 from natpn_paper.baselines.checks import check_number

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from natpn.estimators.data import Prepared
+from natpn.estimators.rows import Prepared
 from natpn.families import CategoricalDistribution
 from natpn.network import LatentNormalisation
 from natpn.training import Trainee
