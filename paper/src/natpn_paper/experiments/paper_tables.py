@@ -60,7 +60,7 @@ SENSORLESS_DRIVE = Experiment(
 )
 
 CIFAR10_SETTING = Setting(patience=20, budget="exp")
-CIFAR10_QUICK_ROWS = 24
+CIFAR10_QUICK_ROWS = 40
 CIFAR10_OOD = _by_kind("SVHN", "CelebA", "OODom")
 CIFAR10 = Experiment(
     "cifar10",
