@@ -69,7 +69,7 @@ class CategoryColumn(Column):
 
     @classmethod
     def fit(cls, name: str, cells: Cells) -> Self:
-        """Learn the column from its training values, of which at least one is not missing."""
+        """Learn the levels."""
         return cls._of_counts(name, cls.summarise(name, cells))
 
     @classmethod
@@ -166,12 +166,9 @@ class CategoryColumn(Column):
         """Return the row of the table that each distinct value has, and each row's place among them."""
         texts, codes = to_levels(cells, self.name)
         read = [None if text is None else self.read_text(text) for text in texts]
-        found = [self._place[t] if t in self._place else self._beyond(t) for t in read]
+        rare = len(self.levels)
+        found = [self._place[t] if t in self._place else rare if self._knows(t) else rare + 2 for t in read]
         return np.array(found, np.intp), codes
-
-    def _beyond(self, text: str | None) -> int:
-        """Return the row of the table for a level that is not kept: that of rare ones or of unseen ones."""
-        return len(self.levels) if self._knows(text) else len(self.levels) + 2
 
     def _knows(self, text: str | None) -> bool:
         """Say whether a text was a level in training."""
@@ -282,9 +279,8 @@ class CategoryColumn(Column):
         except binascii.Error:
             n_hashes, rest = 0, 1
         if rest or (rare and hashes):
-            raise ValueError(
-                f"{read.where}: 'rare_hashes' is no base64 text of 8-byte hashes, or 'rare' has levels too."
-            )
+            wrong = "'rare_hashes' is no base64 text of 8-byte hashes, or 'rare' has levels too."
+            raise ValueError(f"{read.where}: {wrong}")
         if len(levels) > MAX_LEVELS:
             raise ValueError(f"{read.where}: 'levels' has {len(levels)} levels, but at most {MAX_LEVELS} are kept.")
         n_levels = len(levels) + len(rare) + n_hashes

@@ -203,11 +203,10 @@ class DateColumn(Column):
 
 
 def _check_zone(zone: str | None, where: str) -> None:
-    if zone is not None:
-        try:
-            _find_zone(zone)
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+    try:
+        _find_zone("UTC" if zone is None else zone)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _date_parts(seconds: Floats, zone: str | None) -> Floats:

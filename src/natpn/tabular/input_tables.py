@@ -34,9 +34,8 @@ class ColumnsError(ValueError):
         if self.absent:
             pairs = [(name, nearest(name, self.extra)) for name in self.absent]
             hints = [f"{near!r} for {name!r}" for name, near in pairs if near]
-            hint = (
-                f"Did you mean {', '.join(hints)}?" if hints else "Add them, with missing values if they are unknown."
-            )
+            add = "Add them, with missing values if they are unknown."
+            hint = f"Did you mean {', '.join(hints)}?" if hints else add
             return f"X lacks columns that training had: {listed(self.absent)}. {hint}"
         if self.extra:
             return f"X has columns that training did not have: {listed(self.extra)}. Drop them, or fit again with them."
@@ -77,11 +76,8 @@ class Table:
 
     def take(self, rows: Places) -> "Table":
         """Return some rows of a table that is kept; nothing is read again."""
-        cells = self.keep().cells if self.cells is None else self.cells
-        matrix = self.matrix
-        return Table(
-            None if matrix is None else matrix[rows], self.names, [column.take(rows) for column in cells or []]
-        )
+        matrix = None if self.matrix is None else self.matrix[rows]
+        return Table(matrix, self.names, [cells.take(rows) for cells in self.columns()])
 
     def columns(self, order: list[int] | None = None) -> Iterator[Cells]:
         """Yield the columns, in another order if one is given."""
@@ -242,16 +238,9 @@ def _check_size(rows: int, columns: int) -> None:
 
 
 def match_columns(fitted: list[str], named: bool, names: list[str] | None, n_columns: int) -> list[int] | None:
-    """Return where each training column is in the new data, None if the order is the same.
+    """Return where each training column is in the new data, None if the order is the same; else a ColumnsError.
 
-    Args:
-        fitted: The names of the training columns.
-        named: Whether the training data had these names themselves.
-        names: The names of the new columns; None if they have none.
-        n_columns: How many there are.
-
-    Raises:
-        ColumnsError: If a column is missing, or there is an additional one.
+    Columns are matched by name if the training data (`named`) and the new data both have names.
     """
     if names is None or not named:
         if n_columns != len(fitted):

@@ -41,12 +41,7 @@ MOST_STRANGE = 0.99  # the largest share of strange columns
 
 
 class Ranges:
-    """The ranges that standardised numbers had in training.
-
-    Args:
-        columns: All columns of a table.
-        grows: Whether numbers more than one range beyond count for more; not so in models of earlier versions.
-    """
+    """The ranges that standardised numbers had in training; whether those far beyond count for more is `grows`."""
 
     def __init__(self, columns: Sequence[Column], grows: bool = True) -> None:
         self._most = _FARTHEST if grows else 1.0
@@ -79,13 +74,7 @@ class Ranges:
 
 
 def combine_events(surprise: Floats, log_never: float, n_columns: int) -> Floats:
-    """Return the surprise of rows from the sums of their events.
-
-    Args:
-        surprise: The sums, one a row.
-        log_never: The log-probability of an event that training never had.
-        n_columns: How many columns there are.
-    """
+    """Return the surprise of rows from the sums of their events, `log_never` for one that training never had."""
     share = np.minimum(surprise / (n_columns * log_never), MOST_STRANGE)
     result: Floats = surprise / (1 - share)
     return result
@@ -218,11 +207,7 @@ class TableTransform:
         return result
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
-        """Return where each fitted column is in new data with these names, None if the order is the same.
-
-        Raises:
-            ValueError: If a column is missing, or there is one too many.
-        """
+        """Return where each fitted column is in new data with these names, None if the order is the same."""
         return match_columns(self.feature_names, self.named, names, n_columns)
 
     def most_unusual(self, X: Any) -> list[str]:
@@ -242,19 +227,12 @@ class TableTransform:
     def to_config(self) -> dict[str, Any]:
         """Return everything the transform has learned, as JSON can hold it."""
         self._check_fitted()
-        return {
-            "version": self.version,
-            "named": self.named,
-            "columns": [column.to_config() for column in self.columns],
-        }
+        columns = [column.to_config() for column in self.columns]
+        return {"version": self.version, "named": self.named, "columns": columns}
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
-        """Return the transform that `to_config` described.
-
-        Raises:
-            ValueError: If it is not such a description; the message says what is wrong.
-        """
+        """Return the transform that `to_config` described, or raise a ValueError that says what is wrong."""
         where = "The configuration of the table"
         read = Fields(config, where, ["version", "named", "columns"])
         version = read.read("version")
