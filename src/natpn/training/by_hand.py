@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import Activation, Dropout, SmoothActivation, bound
-from natpn.network.ensemble import StackedLinear
 
 Array = NDArray[np.float32]
 Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -112,6 +111,25 @@ class Adam:
         self.steps = state["steps"]
         self.first.copy_(state["first"])
         self.second.copy_(state["second"])
+
+
+class StackedLinear(nn.Module):
+    """M linear layers in one: (M, B, in) → (M, B, out)."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x @ weight + bias."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+    def unstack(self, layers: Sequence[nn.Linear]) -> None:
+        """Write the weights to single layers."""
+        for layer, weight, bias in zip(layers, self.weight, self.bias, strict=True):
+            layer.weight.copy_(weight.T)
+            layer.bias.copy_(bias[0])
 
 
 class InputScales(nn.Module):

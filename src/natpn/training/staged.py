@@ -22,15 +22,14 @@ import torch
 
 from natpn import parallel
 from natpn.densities import Surprise
-from natpn.encoders import TabularEncoder
+from natpn.encoders import ChainEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
-from natpn.network.ensemble import stackable
 from natpn.training.align import refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.batches import FoldedRows, Rows, Source
 from natpn.training.descent import Descent, descend
 from natpn.training.groups import choose, divide
 from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
-from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
+from natpn.training.losses import PlainLoss, StackedNetworks, Start, stackable, start_at_marginal
 from natpn.training.session import Session, TrainingError
 
 _STEPS, _RATE = 1500, 3e-3
@@ -82,7 +81,7 @@ class Staged:
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
         descent = self._descent(session, members, start.scale)
         if together:
-            trainee: Trainee = StackedPlainLoss(members, start)
+            trainee = PlainLoss(StackedNetworks(members), start)
             descend(session, "representation", trainee, session.train, session.validation, descent)
         else:
             for i, member in enumerate(members):
@@ -100,7 +99,7 @@ class Staged:
         rows = len(session.train)
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
-        tabular = all(isinstance(member.encoder, TabularEncoder) for member in members)
+        tabular = all(isinstance(member.encoder, ChainEncoder) for member in members)
         wanted, rate, growth = (_STEPS if tabular else _COSTLY_STEPS), _RATE, _GROWTH
         if tabular and len(members) > 1:
             wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
@@ -144,7 +143,7 @@ class Staged:
             not self.leave_groups_out
             or session.is_finished("groups")
             or not isinstance(train, Rows)
-            or not isinstance(first.encoder, TabularEncoder)
+            or not isinstance(first.encoder, ChainEncoder)
             or not isinstance(first.budget, GradualBudget)
         ):
             return
