@@ -20,7 +20,7 @@ from natpn.densities import Density
 from natpn.encoders import ChainEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
-from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, StackedLinear, backpropagation
+from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, Parts, StackedLinear, backpropagation
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class PlainLoss(Trainee):
             place = network.mean, network.factor
         else:
             place = network.normalisation.running_mean, network.normalisation.factor
-        return backpropagation(encoder.layers, *place, network.decoder, slope, self.scales, flat)
+        return backpropagation(Parts(encoder.layers, *place, network.decoder, slope, self.scales), flat)
 
     def prepare(self, x: Tensor) -> Tensor:
         """Prepare the inputs of a chain."""
