@@ -15,7 +15,7 @@ import natpn_paper
 
 ROOTS = {package.__name__: Path(package.__file__).parent for package in (natpn, natpn_paper)}
 ROWS = [
-    {"choices", "data", "outputs"},
+    {"choices", "data", "few_rows", "outputs"},
     {"special", "densities", "encoders", "metrics", "parallel"},
     {"evidence"},
     {"families"},

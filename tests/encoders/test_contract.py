@@ -11,8 +11,14 @@ from torch.func import functional_call, stack_module_state, vmap
 from encoders.cases import CASES, Case
 from natpn.encoders import ENCODERS
 
+LARGE = {"image cifar", "resnet18 large"}  # the small ones beside them share all but the first layers
 
-@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+
+@pytest.fixture(
+    params=[
+        pytest.param(case, id=name, marks=pytest.mark.slow if name in LARGE else ()) for name, case in CASES.items()
+    ]
+)
 def case(request: pytest.FixtureRequest) -> Case:
     return request.param
 

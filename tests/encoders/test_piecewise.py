@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from natpn.encoders import PiecewiseLinear
-from natpn.encoders.piecewise import NumbersAndPieces, quantile_knots
+from natpn.encoders.tabular import NumbersAndPieces, quantile_knots
 
 
 def fitted(X: np.ndarray, knots: int = 8) -> PiecewiseLinear:

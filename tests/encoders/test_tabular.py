@@ -142,5 +142,5 @@ def test_each_input_of_the_first_layer_has_its_column(encoding, wanted):
     for column in range(3):
         moved = x.clone()
         moved[:, column] += 0.5
-        changed = (encoder.encode(moved) != encoder.encode(x)).any(0)
+        changed = (encoder.prepare(moved) != encoder.prepare(x)).any(0)
         assert set(encoder.columns[changed].tolist()) == {column}

@@ -8,10 +8,9 @@ from torch.testing import assert_close
 
 from families.references import REFERENCES
 from natpn import encoders, families
-from natpn.encoders.piecewise import NumbersAndPieces
+from natpn.encoders.tabular import NumbersAndPieces
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.network.default import PrincipalComponents
-from natpn.network.ensemble import StackedNetworks, stackable
 
 FAMILIES = [references[0].family for references in REFERENCES.values()]
 
@@ -76,52 +75,6 @@ def test_far_inputs_get_the_prior():
     ensemble = NaturalPosteriorEnsemble([member(families.get("normal"), s) for s in range(3)]).eval()
     posterior = ensemble(torch.randn(5, 4) * 1e6).posterior
     assert_close(posterior.evidence.chi, torch.tensor([0.0, 100.0]).expand(5, 2), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("encoding", ["plain", "piecewise"])
-@pytest.mark.parametrize("training", [True, False])
-def test_stacked_members_are_the_members(encoding, training):
-    members = [member(families.get("normal"), seed, encoding) for seed in range(3)]
-    stacked = StackedNetworks(members).train(training)
-    x = torch.randn(3, 16, 4)
-    latent, raw = stacked.represent(x)
-    raw.square().sum().backward()
-    for i, network in enumerate(members):
-        network.train(training).normalisation.eval()
-        want_latent, want_raw = network.represent(x[i])
-        assert_close(latent[i], want_latent, rtol=1e-4, atol=1e-4)
-        assert_close(raw[i], want_raw, rtol=1e-4, atol=1e-4)
-        want_raw.square().sum().backward()
-        assert_close(stacked.layers[0].weight.grad[i].T, network.encoder.layers[0].weight.grad, rtol=1e-4, atol=1e-4)
-
-
-def test_stacked_weights_can_be_written_back():
-    members = [member(families.get("poisson"), seed) for seed in range(2)]
-    stacked = StackedNetworks(members)
-    assert sum(p.numel() for p in stacked.parameters()) == sum(
-        p.numel() for m in members for part in (m.encoder, m.decoder) for p in part.parameters()
-    )
-    x = torch.randn(2, 16, 4)
-    stacked.represent(x)
-    with torch.no_grad():
-        for p in stacked.parameters():
-            p.add_(0.1)
-        want = stacked.eval().represent(x)[1]
-    stacked.unstack()
-    for network, rows, raw in zip(members, x, want, strict=True):
-        assert_close(network.eval().represent(rows)[1], raw)
-
-
-def test_what_cannot_be_stacked():
-    family = families.get("poisson")
-    image = NaturalPosteriorNetwork(encoders.get("image", shape=(1, 8, 8)), family)
-    assert not stackable([image, image])
-    assert not stackable([member(family), member(family, encoding="piecewise")])
-    assert stackable([member(family), member(family, 1, density="radial")])
-    assert stackable([member(family, s, "both") for s in (0, 1)])
-    assert not stackable([member(family, s, "both", knots=s) for s in (0, 1)])
-    with pytest.raises(ValueError, match="same architecture"):
-        StackedNetworks([image, image])
 
 
 def test_errors_say_what_to_do():

@@ -6,7 +6,6 @@ from torch.testing import assert_close
 
 from natpn import families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, default_network
-from natpn.network.quick import quick
 from natpn.training import fit
 
 COLUMNS = 5
@@ -28,7 +27,7 @@ def trained(name="normal", size=1, **options):
 @pytest.mark.parametrize("activation", ["leaky_relu", "silu"])
 def test_answers_are_those_of_the_network(activation, name, size):
     network = trained(name, size, activation=activation)
-    fast = quick(network)
+    fast = network.quick()
     x = torch.randn(40, COLUMNS + 1, dtype=torch.float64)
     x[:, -1] = -torch.arange(40) / 10
     for scale in (1.0, 1e3, 1e8, 1e15, 1e30):
@@ -40,7 +39,7 @@ def test_answers_are_those_of_the_network(activation, name, size):
 
 def test_other_networks_have_no_quick_way():
     family = families.get("normal")
-    assert quick(trained(density="radial")) is None
-    assert quick(trained().float()) is None
-    assert quick(NaturalPosteriorNetwork(torch.nn.Linear(3, 16), family).double()) is None
-    assert quick(NaturalPosteriorEnsemble([trained(), trained(density="radial")])) is None
+    assert trained(density="radial").quick() is None
+    assert trained().float().quick() is None
+    assert NaturalPosteriorNetwork(torch.nn.Linear(3, 16), family).double().quick() is None
+    assert NaturalPosteriorEnsemble([trained(), trained(density="radial")]).quick() is None

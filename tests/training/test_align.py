@@ -8,8 +8,7 @@ from torch import nn
 
 from natpn import densities, encoders, families
 from natpn.network import NaturalPosteriorNetwork
-from natpn.training.align import EVENT, MOST, refit_noise, set_budget
-from natpn.training.latents import Latents
+from natpn.training.align import EVENT, MOST, Latents, refit_noise, set_budget
 
 
 def held_out(network, rows=2000, deviation=None, seed=0):

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from natpn.training import Staged, fit
 from natpn.training.by_hand import FlatParameters
 from natpn.training.descent import _Run
-from natpn.training.losses import PlainLoss, StackedPlainLoss, Start
+from natpn.training.losses import PlainLoss, StackedNetworks, Start
 from training.problems import network, problem
 
 
@@ -17,7 +17,7 @@ def trainee(family, members, dropout, activation="leaky_relu"):
         each.normalisation.running_mean.fill_(0.2)
         each.normalisation.running_variance.fill_(3.0)
     start = Start(torch.linspace(0.3, 0.6, family.n_statistics), 1.5)
-    made = PlainLoss(networks[0], start) if members is None else StackedPlainLoss(networks, start)
+    made = PlainLoss(networks[0] if members is None else StackedNetworks(networks), start)
     with torch.no_grad():  # some inputs up, others down, one out
         made.scales.share.copy_(torch.linspace(0, 0.1, made.scales.share.numel()).view_as(made.scales.share))
     return made

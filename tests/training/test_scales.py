@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from natpn import families
 from natpn.network import default_network
 from natpn.training import fit
-from natpn.training.losses import PlainLoss, StackedPlainLoss, Start
+from natpn.training.losses import PlainLoss, StackedNetworks, Start
 from training.problems import network, problem
 
 
@@ -16,7 +16,7 @@ def test_the_network_that_is_left_says_the_same(members):
     family, (x, _), _ = problem("normal")
     networks = [network(family, seed).eval() for seed in range(members or 1)]
     start = Start(torch.zeros(2), 1.0)
-    made = PlainLoss(networks[0], start) if members is None else StackedPlainLoss(networks, start)
+    made = PlainLoss(networks[0] if members is None else StackedNetworks(networks), start)
     share = made.scales.share
     with torch.no_grad():
         share.copy_(torch.linspace(0, 0.1, share.numel()).view_as(share))
@@ -24,7 +24,7 @@ def test_the_network_that_is_left_says_the_same(members):
         if members is None:
             wanted = [networks[0].encoder.map(made.scales(made.prepare(x)))]
         else:
-            wanted = list(made.stacked.map(made.scales(made.prepare(x.expand(members, *x.shape)))))
+            wanted = list(made.stacked.encoder.map(made.scales(made.prepare(x.expand(members, *x.shape)))))
     before = networks[0].encoder(x)
     made.close()
     found = [member.encoder(x) for member in networks]

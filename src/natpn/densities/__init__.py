@@ -15,9 +15,8 @@ from typing import Any
 
 from natpn.choices import check_choice
 from natpn.densities.base import Density, Surprise
+from natpn.densities.flows import MaskedAutoregressiveFlow, RadialFlow, SplineFlow
 from natpn.densities.gaussian_mixture import GaussianMixture
-from natpn.densities.radial import RadialFlow
-from natpn.densities.zuko_flows import MaskedAutoregressiveFlow, SplineFlow
 
 DENSITIES: dict[str, type[Density]] = {
     "radial": RadialFlow,

@@ -14,8 +14,11 @@ gradients are zero.
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from natpn.few_rows import Floats, Form, array, within
 
 REACH = 1e4
 FLOOR = 1e30
@@ -60,14 +63,7 @@ class Density(nn.Module, ABC):
         """Return log q of standardised latents (B, H) with norm up to `REACH`, as (B,)."""
 
     def log_prob(self, z: Tensor) -> Tensor:
-        """Return the log-density of latents.
-
-        Args:
-            z: Latents of shape (..., H), any size up to the range of their type. NaN stays NaN.
-
-        Returns:
-            Log-densities of shape (...), finite, in the precision of the module.
-        """
+        """Return the log-density, (...), of latents (..., H) of any size: finite, but NaN stays NaN."""
         if z.ndim == 0 or z.shape[-1] != self.dim:
             raise ValueError(f"z: expected shape (..., {self.dim}), got {tuple(z.shape)}")
         if torch.is_autocast_enabled(z.device.type):
@@ -85,6 +81,27 @@ class Density(nn.Module, ABC):
     def forward(self, z: Tensor) -> Tensor:
         """Return `log_prob(z)`."""
         return self.log_prob(z)
+
+    def _inner_in_numpy(self) -> Form | None:
+        """Return the numpy form of `_log_prob`, if there is one."""
+        return None
+
+    def in_numpy(self) -> Form | None:
+        """Return the numpy form, if log q has one."""
+        log_q = self._inner_in_numpy()
+        if log_q is None:
+            return None
+        location, scale, log_scale = array(self.location), array(self.scale), float(self.scale.log().sum())
+
+        def log_p(z: Floats) -> Floats:
+            u = within((z - location) / scale, FLOOR)
+            stretch = np.maximum(np.sqrt(np.square(u * _SHRINK).sum(1)) / (_SHRINK * REACH), 1.0)
+            inner = log_q(u / stretch[:, None])
+            tail = np.maximum(-inner, REACH**2 / 2) * (stretch - 1)
+            value: Floats = np.maximum(inner - tail - log_scale, -FLOOR)
+            return value
+
+        return log_p
 
     @torch.no_grad()
     def refit(
@@ -145,9 +162,6 @@ class Surprise(Density):
     The last feature is the log-probability of what never happened in the training data, such as a new category or the
     first missing value. It is added: log p(z₁ … z_H) = log q(z₁ … z_{H−1}) + w z_H. The weight w is set after training,
     so that an event of some probability counts as much as a density that is as rare.
-
-    Args:
-        density: The density over all features but the last.
     """
 
     weight: Tensor
@@ -162,6 +176,11 @@ class Surprise(Density):
     def n_continuous(self) -> int:
         """Those of the density that it wraps."""
         return self.density.n_continuous
+
+    def in_numpy(self) -> Form | None:
+        """Return the numpy form, if the density has one."""
+        log_q, weight = self.density.in_numpy(), float(self.weight)
+        return None if log_q is None else lambda z: np.maximum(log_q(z[:, :-1]) + weight * z[:, -1], -FLOOR)
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of latents (..., H), as (...)."""

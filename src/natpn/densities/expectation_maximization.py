@@ -40,9 +40,7 @@ class Mixture(NamedTuple):
 
     log_weight: Tensor  # (K,)
     mean: Tensor  # (K, H)
-    whitener: (
-        Tensor  # (K, H, H), lower triangular with a positive diagonal: the inverse of the covariance's Cholesky factor
-    )
+    whitener: Tensor  # (K, H, H), lower triangular: the inverse of the covariance's Cholesky factor
 
 
 class Statistics(NamedTuple):
@@ -124,15 +122,7 @@ def log_density_at_once(z: Tensor, theta: Tensor, memory: Tensor | None = None) 
 def sufficient_statistics(
     z: Tensor, weight: Tensor, mixture: Mixture, reduce: Reduce = identity, hard: bool = False
 ) -> Statistics:
-    """Sum what the maximisation step needs over all rows.
-
-    Args:
-        z: Rows, (N, H).
-        weight: How often each counts, (N,).
-        mixture: Gives the responsibilities.
-        reduce: Sums each statistic over processes.
-        hard: Give each row to its likeliest component alone.
-    """
+    """Sum what the maximisation step needs over all rows; `hard` gives each to its likeliest component alone."""
     dim, theta = z.shape[1], natural(mixture)
     i, j = torch.triu_indices(dim, dim, device=z.device)
     sums, log_likelihood, size = torch.zeros_like(theta), z.new_zeros(()), _chunk(dim)

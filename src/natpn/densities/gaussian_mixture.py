@@ -15,11 +15,13 @@ expectation-maximisation.
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from natpn.densities import expectation_maximization as em
 from natpn.densities.base import Density, Reduce, identity
+from natpn.few_rows import Floats, Form, array
 
 LADDER = (1, 2, 4, 8, 16, 32, 64)
 _UNFITTED = 8  # components before the first refit, if their number is to be chosen
@@ -73,6 +75,17 @@ class GaussianMixture(Density):
 
     def _log_prob(self, u: Tensor) -> Tensor:
         return em.log_density(u.to(_WIDE), self._coefficients()).to(u.dtype)
+
+    def _inner_in_numpy(self) -> Form:
+        coefficients, (i, j) = array(self._coefficients()).T.copy(), np.triu_indices(self.dim)
+
+        def log_q(u: Floats) -> Floats:
+            scores = np.concatenate([np.ones((len(u), 1)), u, u[:, i] * u[:, j]], 1) @ coefficients
+            top = scores.max(1)
+            value: Floats = top + np.log(np.exp(scores - top[:, None]).sum(1))
+            return value
+
+        return log_q
 
     def _coefficients(self) -> Tensor:
         """Return what the quadratic features are multiplied with; those of frozen parameters are kept."""

@@ -12,9 +12,11 @@ encoder is exactly piecewise affine below the limit and finite above it, even fo
 range; use bfloat16 where half precision is wanted.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from math import prod
+from typing import cast
 
 import numpy as np
 import torch
@@ -23,10 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from natpn.choices import check_choice
+from natpn.few_rows import Floats, Form, array, form_of, within
 
 LIMIT = 1e15
+_LOWEST = 700.0  # the exponential of more is infinite
 
 Shape = tuple[int, int, int]
+# A name, a module that is copied, or a function that makes one.
+EncoderChoice = str | nn.Module | Callable[[], nn.Module]
 
 
 def bound(x: Tensor) -> Tensor:
@@ -55,6 +61,10 @@ class Activation(nn.Module):
         """Return the activation of ``x``, which is overwritten in training mode."""
         return functional.leaky_relu(x, inplace=True) if self.training else bound(functional.leaky_relu(x))
 
+    def in_numpy(self) -> Form:
+        """Return the numpy form."""
+        return lambda h: within(np.maximum(h, 0.01 * h), LIMIT)
+
 
 class SmoothActivation(nn.Module):
     """SiLU, x · sigmoid(x), cut at ±``LIMIT`` in evaluation mode."""
@@ -62,6 +72,10 @@ class SmoothActivation(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation of ``x``, which is overwritten in evaluation mode where gradients are off."""
         return functional.silu(x) if self.training else clamp_own(functional.silu(x, inplace=may_overwrite()))
+
+    def in_numpy(self) -> Form:
+        """Return the numpy form."""
+        return lambda h: within(h / (1 + np.exp(-np.maximum(h, -_LOWEST))), LIMIT)
 
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"leaky_relu": Activation, "silu": SmoothActivation}
@@ -79,6 +93,10 @@ class Dropout(nn.Dropout):
         if not self.training or not self.in_bytes or x.device.type != "cpu":
             return functional.dropout(x, self.p, self.training)
         return x * torch.from_numpy(self.mask(x.shape)).to(x.dtype)
+
+    def in_numpy(self) -> Form:
+        """Return the numpy form: outside training nothing is set to zero."""
+        return lambda h: h
 
     @property
     def in_bytes(self) -> bool:
@@ -105,6 +123,71 @@ def perceptron(*widths: int, dropout: float = 0.0, activation: str = "leaky_relu
     return nn.Sequential(*layers, nn.Linear(widths[-2], widths[-1]))
 
 
+class ChainEncoder(nn.Module, ABC):
+    """An encoder of rows of numbers that prepares them, with nothing to learn, and then maps them by a chain of layers.
+
+    Training prepares each row once, members of an ensemble share it, and columns get factors (`columns`). Chains of
+    linear layers, activations and dropout are also differentiated by hand, stacked, and stated in numpy.
+
+    Attributes:
+        layers: The chain; its first layer is linear.
+        activation: The name of its activation, which is saved with a model.
+    """
+
+    layers: nn.Sequential
+    activation: str
+
+    @abstractmethod
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return what the first layer sees."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Tensor:
+        """The column that each input of the first layer belongs to, (inputs,)."""
+
+    @property
+    def first(self) -> nn.Linear:
+        """The first layer."""
+        return cast(nn.Linear, self.layers[0])
+
+    def map(self, prepared: Tensor) -> Tensor:
+        """Map what `prepare` returns to latents."""
+        latent: Tensor = clamp_own(self.layers(prepared))
+        return latent
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map inputs to latents."""
+        return self.map(self.prepare(x))
+
+    def prepares_like(self, other: nn.Module) -> bool:
+        """Say whether another encoder prepares rows in the same way, by its type and its buffers."""
+        if not isinstance(other, ChainEncoder) or type(other) is not type(self):
+            return False
+        own, others = list(self.buffers()), list(other.buffers())
+        alike = len(own) == len(others) and self.first.in_features == other.first.in_features
+        return alike and all(map(torch.equal, own, others))
+
+    def map_in_numpy(self) -> Form | None:
+        """Return the numpy form of `map`, if all layers have one."""
+        forms = [_affine(layer) if type(layer) is nn.Linear else form_of(layer) for layer in self.layers]
+        known = [form for form in forms if form is not None]
+        if len(known) < len(forms) or type(self).map is not ChainEncoder.map:
+            return None
+
+        def mapped(h: Floats) -> Floats:
+            for form in known:
+                h = form(h)
+            return within(h, LIMIT)
+
+        return mapped
+
+
+def _affine(layer: nn.Linear) -> Form:
+    weight, bias = array(layer.weight).T.copy(), array(layer.bias)
+    return lambda h: h @ weight + bias
+
+
 class BatchNorm(nn.BatchNorm2d):
     """Batch normalisation that also trains on a single value per channel.
 
@@ -122,42 +205,22 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 def convolution(n_in: int, n_out: int, *, kernel: int = 3, stride: int = 1, activation: bool = True) -> nn.Sequential:
-    """Build a convolution that keeps the size up to its stride, ⌈size / stride⌉, with its normalisation.
-
-    Args:
-        n_in: Channels that come in.
-        n_out: Channels that go out.
-        kernel: The side of the kernel, odd.
-        stride: The step of the kernel.
-        activation: Whether the activation follows.
-    """
+    """Build a convolution with an odd kernel that keeps the size up to its stride, ⌈size / stride⌉, normalised."""
     weights = nn.Conv2d(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(weights.weight, mode="fan_out", nonlinearity="leaky_relu")
     layers: list[nn.Module] = [weights, BatchNorm(n_out)]
     return nn.Sequential(*layers, Activation()) if activation else nn.Sequential(*layers)
 
 
-# A name, a module that is copied, or a function that makes one.
-EncoderChoice = str | nn.Module | Callable[[], nn.Module]
-
-
 def check_positive(**values: int) -> None:
-    """Raise unless every named value is an integer of at least 1.
-
-    Raises:
-        ValueError: With the name and the value that came.
-    """
+    """Raise unless every named value is an integer of at least 1."""
     for name, value in values.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{name} = {value!r}, but a whole number of at least 1 is needed.")
 
 
 def check_shape(shape: Iterable[int]) -> Shape:
-    """Return an image's shape as a tuple, or raise.
-
-    Raises:
-        ValueError: If it is not (channels, height, width).
-    """
+    """Return an image's shape (channels, height, width) as a tuple, or raise."""
     sizes = tuple(shape)
     if len(sizes) != 3:
         raise ValueError(f"shape = {sizes} has {len(sizes)} entries, but (channels, height, width) is needed.")
@@ -167,14 +230,7 @@ def check_shape(shape: Iterable[int]) -> Shape:
 
 
 def flatten_images(x: Tensor, shape: Shape) -> tuple[Tensor, tuple[int, ...]]:
-    """Cut images at the limit and put all leading dimensions into one.
-
-    Returns:
-        The images, shape (B, channels, height, width), and the leading dimensions to restore.
-
-    Raises:
-        ValueError: If the images have another shape.
-    """
+    """Return images of a shape, cut at the limit, as (B, channels, height, width), and their leading dimensions."""
     if tuple(x.shape[-3:]) != shape:
         raise ValueError(
             f"Images of shape {tuple(x.shape[-3:])} came in an input of shape {tuple(x.shape)}, but this encoder was "

@@ -16,7 +16,7 @@ from safetensors.torch import save as save_tensors
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from natpn.encoders import TabularEncoder
+from natpn.encoders import ChainEncoder
 from natpn.evidence import Evidence
 from natpn.families import Family, name_of
 from natpn.model import Model
@@ -73,7 +73,7 @@ def _tensors(model: Model) -> dict[str, torch.Tensor]:
 
 def _activation(network: nn.Module) -> str:
     """Return the activation of the encoder for tables; the current default if there is no such encoder."""
-    found = (module.activation for module in network.modules() if isinstance(module, TabularEncoder))
+    found = (module.activation for module in network.modules() if isinstance(module, ChainEncoder))
     return next(found, ACTIVATION)
 
 

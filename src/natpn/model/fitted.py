@@ -16,12 +16,13 @@ from torch import Tensor
 
 from natpn.evidence import Evidence
 from natpn.families import Family
+from natpn.few_rows import MAX_ROWS
 from natpn.model.answers import PredictiveDistribution
 from natpn.model.calibration import Calibration
 from natpn.model.inputs import Inputs
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.network.quick import MAX_ROWS, QuickNetwork, quick
+from natpn.network.natural_posterior import Quick
 
 PIECE = 4096  # rows that are answered at once
 
@@ -118,8 +119,8 @@ class Model:
         return float(self.network.prior.log_n)
 
     @cached_property
-    def _quick(self) -> QuickNetwork | None:
-        return quick(self.network)
+    def _quick(self) -> Quick | None:
+        return self.network.quick()
 
     @property
     def members(self) -> list[NaturalPosteriorNetwork]:

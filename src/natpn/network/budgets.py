@@ -34,11 +34,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from natpn.choices import check_choice
+from natpn.few_rows import Floats, Form
 
 CORNER = 0.05
 FAR = 100.0
@@ -58,13 +60,13 @@ class Budget(nn.Module, ABC):
     def see_rows(self, n: float) -> None:
         """Take the number of training rows, for budgets that depend on it."""
 
+    def in_numpy(self) -> Form:
+        """Return the numpy form."""
+        return lambda log_density: self(torch.from_numpy(log_density)).numpy()
+
 
 class FixedBudget(Budget):
-    """n = N_H · p(z).
-
-    Args:
-        log_budget: log N_H.
-    """
+    """n = N_H · p(z)."""
 
     log_budget: Tensor
 
@@ -88,11 +90,7 @@ class RowBudget(FixedBudget):
 
 
 class LearnedBudget(Budget):
-    """log n = a · log p(z) + b, with a above `SMALLEST_SLOPE`.
-
-    Args:
-        level: b to start from; a starts at 1.
-    """
+    """log n = a · log p(z) + b, with a above `SMALLEST_SLOPE`; it starts at a = 1 and b = `level`."""
 
     def __init__(self, level: float) -> None:
         super().__init__()
@@ -122,10 +120,8 @@ class LearnedBudget(Budget):
 class GradualBudget(Budget):
     """1/n = (e^−b · ((1 + h/o)^k + r · h⁴/(h⁴ + 1)) + e^−a · (h/`OUTSIDE`)³) · (1 + h/`FAR`)², see above.
 
-    k is 1 and o is `ONSET`, except in models that earlier versions saved.
-
-    Args:
-        dim: How many features the density is over; c and u start as they are for standard normal ones.
+    k is 1 and o is `ONSET`, except in models that earlier versions saved. c and u start as they are for standard normal
+    features, `dim` of them.
     """
 
     centre: Tensor
@@ -138,13 +134,9 @@ class GradualBudget(Budget):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.tensor(-dim / 2 * math.log(2 * math.pi * math.e)))
-        self.register_buffer("unit", torch.tensor(2.33 * math.sqrt(dim / 2)))
-        self.register_buffer("level", torch.tensor(7.0))
-        self.register_buffer("power", torch.tensor(1.0))
-        self.register_buffer("onset", torch.tensor(ONSET))
-        self.register_buffer("rise", torch.tensor(0.0))
-        self.register_buffer("prior", torch.tensor(0.0))
+        start = {"centre": -dim / 2 * math.log(2 * math.pi * math.e), "unit": 2.33 * math.sqrt(dim / 2), "level": 7.0}
+        for name, value in (start | {"power": 1.0, "onset": ONSET, "rise": 0.0, "prior": 0.0}).items():
+            self.register_buffer(name, torch.tensor(value))
 
     def set(self, centre: float, unit: float, level: float, prior: float) -> None:
         """Set c, u, b and a."""
@@ -169,6 +161,25 @@ class GradualBudget(Budget):
         larger = torch.maximum(near, far)  # the sum of both, as a logarithm
         both = larger + torch.log1p((torch.minimum(near, far) - larger.clamp(max=1e30)).exp())
         return -both - 2 * torch.log1p(beyond / FAR)
+
+    def in_numpy(self) -> Form:
+        """Return the numpy form."""
+        centre, unit, level = float(self.centre), float(self.unit), float(self.level)
+        power, onset, rise, prior = (float(t) for t in (self.power, self.onset, self.rise, self.prior))
+
+        def log_n(log_density: Floats) -> Floats:
+            distance = (centre - log_density) / unit
+            size = np.abs(distance)
+            apart = size + np.maximum(np.sqrt(np.square(np.minimum(size, 1e6)) + (2 * CORNER) ** 2), size)
+            beyond = np.where(distance > 0, apart / 2, 2 * CORNER**2 / apart)
+            outside = 1 / (1 + np.maximum(beyond, 1e-6) ** -4)
+            slow = power * np.log1p(beyond / onset)
+            near = slow + np.log1p(rise * outside * np.exp(-slow)) - level
+            both = np.logaddexp(near, 3 * np.log(beyond / OUTSIDE) - prior)
+            value: Floats = -both - 2 * np.log1p(beyond / FAR)
+            return value
+
+        return log_n
 
 
 def _beyond(distance: Tensor) -> Tensor:

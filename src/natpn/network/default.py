@@ -4,14 +4,16 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from natpn import densities, encoders
 from natpn.densities import Density, GaussianMixture, Surprise
-from natpn.encoders.base import bound, check_positive
+from natpn.encoders.base import LIMIT, bound, check_positive
 from natpn.evidence import Evidence
 from natpn.families import Family
+from natpn.few_rows import Floats, Form, array, within
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
 
 ACTIVATION = "silu"
@@ -82,6 +84,20 @@ class PrincipalComponents(nn.Module):
         inner, passed = flat[..., : len(self.mean)], flat[..., len(self.mean) :]
         components = bound((_soften(inner) - self.mean) @ self.components)
         return torch.cat([components, passed], -1) if self.n_passed else components
+
+    def in_numpy(self) -> Form | None:
+        """Return the numpy form, for tables."""
+        if len(self.shape) > 1:
+            return None
+        mean, components = array(self.mean), array(self.components)
+
+        def form(x: Floats) -> Floats:
+            x = within(x, LIMIT)
+            inner, passed = x[:, : len(mean)], x[:, len(mean) :]
+            soft = inner - 0.9 * (inner - within(inner, 8))
+            return np.concatenate([within((soft - mean) @ components, LIMIT), passed], 1)
+
+        return form
 
 
 def default_network(

@@ -9,9 +9,10 @@ Far from the training data p falls to 0, n with it, and the posterior is the pri
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
@@ -20,13 +21,17 @@ from natpn import parallel
 from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.densities import get as get_density
+from natpn.encoders import ChainEncoder
 from natpn.encoders.base import bound, check_positive
 from natpn.evidence import Evidence, rounded
 from natpn.families import Family, Posterior
+from natpn.few_rows import Floats, array, form_of
 from natpn.network import budgets
 
 _MOMENTUM = 0.05  # the weight of a new batch in the running averages of latents
 _EPSILON = 1e-5  # added to their variances
+
+Quick = Callable[[Floats], Evidence]
 
 
 class Prediction(NamedTuple):
@@ -50,9 +55,6 @@ class LatentNormalisation(nn.Module):
     there the density is fitted afterwards and cannot pull.
 
     A batch of one row has no variance; it is normalised by the running averages and leaves them as they are.
-
-    Args:
-        latent_dim: The size of the last dimension.
     """
 
     running_mean: Tensor
@@ -191,13 +193,7 @@ class NaturalPosteriorNetwork(nn.Module):
             return latent, self.decoder(latent)
 
     def features(self, x: Tensor, latent: Tensor, beside: Tensor | None = None) -> Tensor:
-        """Return what the density sees: normalised latents and the bypass, if there is one.
-
-        Args:
-            x: Inputs.
-            latent: Their normalised latents.
-            beside: The output of the bypass, if it is known.
-        """
+        """Return what the density sees: normalised latents, and the output of the bypass, which may be known."""
         if self.bypass is None:
             return latent
         if beside is None:
@@ -233,16 +229,57 @@ class NaturalPosteriorNetwork(nn.Module):
         """Return posterior and evidence for a batch of inputs."""
         return self.predict(self.see(x))
 
-    def see(self, x: Tensor, encoded: Tensor | None = None, beside: Tensor | None = None) -> Evidence:
+    def see(self, x: Tensor, prepared: Tensor | None = None, beside: Tensor | None = None) -> Evidence:
         """Return the evidence for a batch of inputs.
 
         Args:
             x: The inputs.
-            encoded: What a `TabularEncoder` encodes them as, if it is known.
+            prepared: What a `ChainEncoder` prepares them as, if it is known.
             beside: The output of the bypass, if it is known.
         """
-        latent, raw = self.represent(x) if encoded is None else self.read(self.encoder.map(encoded))  # type: ignore[operator]
+        latent = self.encoder(x) if prepared is None else cast(ChainEncoder, self.encoder).map(prepared)
+        latent, raw = self.read(latent)
         return self.evidence(raw, self.features(x, latent, beside))
+
+    def _said_in_numpy(self) -> Callable[[Floats], tuple[Floats, Floats]] | None:
+        """Return raw outputs and log n as a function of inputs, if all parts have numpy forms."""
+        encode, density, beside = form_of(self.encoder), self.density.in_numpy(), form_of(self.bypass)
+        exact = all(t.dtype == torch.float64 and t.device.type == "cpu" for t in self.parameters())
+        if not exact or encode is None or density is None or (beside is None and self.bypass is not None):
+            return None
+        mean, factor = array(self.normalisation.running_mean), array(self.normalisation.factor)
+        weight, bias = array(self.decoder.weight).T.copy(), array(self.decoder.bias)
+        budget = self.budget.in_numpy()
+
+        def said(x: Floats) -> tuple[Floats, Floats]:
+            latent = (encode(x) - mean) * factor
+            features = latent if beside is None else np.concatenate([latent, beside(x)], 1)
+            return latent @ weight + bias, budget(density(features))
+
+        return said
+
+    def quick(self) -> Quick | None:
+        """Return `see` as a function of a few rows (see `natpn.few_rows`), if there is a quick way.
+
+        The network has to be frozen, in evaluation mode, in float64 and on the CPU.
+        """
+        return quick_way([self], lambda chi, log_n: self.family.evidence(chi[0], log_n[0]))
+
+
+def quick_way(members: list[NaturalPosteriorNetwork], combine: Callable[[Tensor, Tensor], Evidence]) -> Quick | None:
+    """Return the quick way of members together, whose χ and log n, (M, …), are combined."""
+    found = [member._said_in_numpy() for member in members]
+    known = [said for said in found if said is not None]
+    if len(known) < len(found):
+        return None
+
+    @torch.no_grad()
+    def see(x: Floats) -> Evidence:
+        parts = zip(*(said(x) for said in known), strict=True)
+        raw, log_n = (torch.from_numpy(np.stack(part)) for part in parts)
+        return combine(members[0].family.link(raw), log_n)
+
+    return see
 
 
 def _size_of(bypass: nn.Module) -> int:

@@ -57,14 +57,7 @@ Data = Sequence[Tensor] | Iterable[Any] | Source
 
 
 class Rows:
-    """Inputs, targets and weights in memory.
-
-    Args:
-        x: Inputs, one row each.
-        y: Targets.
-        weight: How much each row counts; all the same if None.
-        function: What is done with inputs before they are handed out.
-    """
+    """Inputs, targets and weights in memory; `function` is applied to inputs before they are handed out."""
 
     n_epochs = 1
 
@@ -123,7 +116,7 @@ class Rows:
         parts = [parallel.share(t) for t in (self.x, self.y, self.weight)]
         for start in range(0, len(parts[0]), _CHUNK):
             x, y, weight = (t[start : start + _CHUNK] for t in parts)
-            yield _repeated((self.function(x), y, weight), n_members)
+            yield repeated((self.function(x), y, weight), n_members)
 
     def sample(self, n: int) -> Tensor:
         """Return about n of all inputs, evenly spaced."""
@@ -131,12 +124,7 @@ class Rows:
 
 
 class FoldedRows(Rows):
-    """Rows in memory of which each member of an ensemble has some.
-
-    Args:
-        rows: All rows.
-        members: Which rows each member has.
-    """
+    """Rows in memory of which each member of an ensemble has some: `members` are their indices."""
 
     def __init__(self, rows: Rows, members: Sequence[Tensor]) -> None:
         super().__init__(rows.x, rows.y, rows.weight, function=rows.function)
@@ -177,13 +165,7 @@ class FoldedRows(Rows):
 
 
 class LoadedRows:
-    """Batches of a loader, which decides on size, order and this process's share.
-
-    Args:
-        loader: Yields (x, y) or (x, y, weight), and can be iterated again.
-        device: Where to put them.
-        function: What is done with inputs before they are handed out.
-    """
+    """Batches (x, y) or (x, y, weight) of a loader, which decides on size, order and this process's share."""
 
     is_table = False
     n_epochs = 1
@@ -227,7 +209,7 @@ class LoadedRows:
             moved = [t.to(self.device, non_blocking=True) for t in batch]
             x, y = moved[:2]
             weight = moved[2].float() if len(moved) == 3 else torch.ones(len(x), device=self.device)
-            yield _repeated((self.function(x), y, weight), n_members)
+            yield repeated((self.function(x), y, weight), n_members)
 
     def sample(self, n: int) -> Tensor:
         """Return about n inputs, from the first batches."""
@@ -239,7 +221,7 @@ class LoadedRows:
         return torch.cat(parts)[:n]
 
 
-def _repeated(batch: Batch, n_members: int | None) -> Batch:
+def repeated(batch: Batch, n_members: int | None) -> Batch:
     """Return a batch once for each of the stacked members, if there are any."""
     if n_members is None:
         return batch
@@ -248,13 +230,7 @@ def _repeated(batch: Batch, n_members: int | None) -> Batch:
 
 
 def folded(rows: Source, folds: Tensor, n_members: int) -> tuple[FoldedRows, FoldedRows]:
-    """Return the rows that members train on, and those that they hold out.
-
-    Args:
-        rows: All rows, in memory.
-        folds: Which member holds out each row; -1 for none.
-        n_members: How many members there are.
-    """
+    """Return the rows that members train on, and those that they hold out; a row in fold -1 no one holds out."""
     if not isinstance(rows, Rows) or folds.shape != (len(rows),) or folds.is_floating_point():
         raise ValueError(
             f"validation: expected the number of a member for each row of train, which has to be tensors, got shape "
@@ -299,16 +275,7 @@ def digest(words: Iterable[str], tensors: Iterable[Tensor]) -> str:
 
 
 def source(name: str, data: Data, device: torch.device) -> Source:
-    """Return where batches come from.
-
-    Args:
-        name: The argument, for the error message.
-        data: A tuple or list of tensors (x, y) or (x, y, weight), a loader of such batches, or a source.
-        device: Where to put them.
-
-    Raises:
-        ValueError: If it is neither.
-    """
+    """Return where batches come from: tensors, a loader or a source, given as the argument `name`."""
     if isinstance(data, (tuple, list)):
         if len(data) not in (2, 3) or not all(isinstance(t, Tensor) for t in data):
             raise ValueError(

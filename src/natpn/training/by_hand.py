@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from natpn.encoders.base import Activation, Dropout, SmoothActivation, bound
-from natpn.network.ensemble import StackedLinear
 
 Array = NDArray[np.float32]
 Losses = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -39,12 +38,7 @@ RATE = 24.0
 
 
 class FlatParameters:
-    """Parameters as views of one tensor of shape (M, P), where M is the first dimension of stacked members.
-
-    Args:
-        parameters: At least one, all of one precision and on one device.
-        n_members: How many members are stacked in each; None if they are those of one network.
-    """
+    """Parameters as views of one tensor of shape (M, P), where M is the first dimension of stacked members."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], n_members: int | None = None) -> None:
         self.parameters = list(parameters)
@@ -79,12 +73,7 @@ class FlatParameters:
 
 
 class Adam:
-    """Adam on one tensor.
-
-    Args:
-        value: What to change.
-        penalty: λ.
-    """
+    """Adam on one tensor, with λ = `penalty`."""
 
     def __init__(self, value: Tensor, penalty: float = 0.0) -> None:
         self.value, self.penalty = value, penalty
@@ -114,6 +103,25 @@ class Adam:
         self.second.copy_(state["second"])
 
 
+class StackedLinear(nn.Module):
+    """M linear layers in one: (M, B, in) → (M, B, out)."""
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return x @ weight + bias."""
+        return torch.baddbmm(self.bias, x, self.weight)
+
+    def unstack(self, layers: Sequence[nn.Linear]) -> None:
+        """Write the weights to single layers."""
+        for layer, weight, bias in zip(layers, self.weight, self.bias, strict=True):
+            layer.weight.copy_(weight.T)
+            layer.bias.copy_(bias[0])
+
+
 class InputScales(nn.Module):
     """Factors of a table's columns, learned while the network is trained and then made part of its weights.
 
@@ -122,11 +130,7 @@ class InputScales(nn.Module):
     A gradient step changes every weight of a column by itself. A factor turns the whole column, its number and its
     pieces, up or down at once, and `RATE` times as fast as a weight, so the few columns that matter soon stand out
     (Holzmüller et al., "Better by Default", 2024, keep such a layer for good, with a factor for each input). The
-    factors start at 1.
-
-    Args:
-        columns: The column that each input of the first layer belongs to, from 0 on.
-        n_members: How many stacked members have factors of their own; None for a single network.
+    factors start at 1. `columns` says which column each input of the first layer belongs to, from 0 on.
     """
 
     columns: Tensor
@@ -164,12 +168,7 @@ class _Layer(NamedTuple):
 
 
 class _Linear:
-    """The passes of a linear layer, whose gradients have their places.
-
-    Args:
-        linear: The layer.
-        views: Where gradients go, by the identity of their parameter.
-    """
+    """The passes of a linear layer; `views` are where gradients go, by the identity of their parameter."""
 
     def __init__(self, linear: nn.Linear | StackedLinear, views: dict[int, Tensor]) -> None:
         self.weight_slope, self.bias_slope = views[id(linear.weight)], views[id(linear.bias)]
@@ -198,13 +197,7 @@ class _Linear:
 
 
 class _ScaledLinear(_Linear):
-    """The passes of the first layer, whose inputs are scaled: its weights are, which are fewer or as many.
-
-    Args:
-        linear: The layer.
-        scales: The factors of its inputs.
-        views: Where gradients go, by the identity of their parameter.
-    """
+    """The passes of the first layer, whose inputs are scaled: its weights are, which are fewer or as many."""
 
     def __init__(self, linear: nn.Linear | StackedLinear, scales: InputScales, views: dict[int, Tensor]) -> None:
         super().__init__(linear, views)
@@ -228,26 +221,28 @@ class _ScaledLinear(_Linear):
         by_scaled.mul_(self.factor)
 
 
+class Parts(NamedTuple):
+    """The parts of a network, or of stacked ones, that gradients pass through."""
+
+    layers: nn.Sequential  # prepared inputs → latents
+    mean: Tensor  # what is taken from latents
+    factor: Tensor  # what they are multiplied with then
+    decoder: nn.Linear | StackedLinear  # normalised latents → raw outputs
+    losses: Losses  # raw outputs, targets and shares → losses, and the gradient of their sum, each times its share
+    scales: InputScales  # the factors of prepared inputs
+
+
 class Backpropagation:
     """Losses and gradients of a tabular network, or of stacked ones; see `backpropagation`."""
 
-    def __init__(
-        self,
-        layers: Sequence[_Layer],
-        mean: Tensor,
-        factor: Tensor,
-        decoder: nn.Linear | StackedLinear,
-        losses: Losses,
-        scales: InputScales,
-        flat: FlatParameters,
-    ) -> None:
-        self._losses = losses
-        self._mean, self._factor = mean, factor
+    def __init__(self, layers: Sequence[_Layer], parts: Parts, flat: FlatParameters) -> None:
+        self._losses = parts.losses
+        self._mean, self._factor = parts.mean, parts.factor
         self._gradient = torch.zeros_like(flat.value)
         views = dict(zip(map(id, flat.parameters), flat.views(self._gradient), strict=True))
         first, *others = (layer.linear for layer in layers)
-        self._linears = [_ScaledLinear(first, scales, views), *(_Linear(linear, views) for linear in others)]
-        self._decoder = _Linear(decoder, views)
+        self._linears = [_ScaledLinear(first, parts.scales, views), *(_Linear(linear, views) for linear in others)]
+        self._decoder = _Linear(parts.decoder, views)
         self._activations = [layer.activation for layer in layers]
         self._arguments: list[Tensor | None] = [None] * len(layers)  # of smooth activations
         self._dropouts = [layer.dropout for layer in layers]
@@ -293,26 +288,9 @@ class Backpropagation:
                 slope = self._linears[i].onwards(slope)
 
 
-def backpropagation(
-    layers: nn.Sequential,
-    mean: Tensor,
-    factor: Tensor,
-    decoder: nn.Linear | StackedLinear,
-    losses: Losses,
-    scales: InputScales,
-    flat: FlatParameters,
-) -> Backpropagation | None:
-    """Return the passes of a chain of layers, if it is one that is known here.
-
-    Args:
-        layers: Encoded inputs → latents.
-        mean: What is taken from latents.
-        factor: What they are multiplied with then.
-        decoder: Normalised latents → raw outputs.
-        losses: Raw outputs, targets and shares → losses, and the gradient of their sum, each times its share.
-        scales: The factors of encoded inputs.
-        flat: All parameters of these, and no others, on the CPU.
-    """
+def backpropagation(parts: Parts, flat: FlatParameters) -> Backpropagation | None:
+    """Return the passes of a chain of layers, if it is one that is known here and all parameters are its own."""
+    layers, decoder = parts.layers, parts.decoder
     chain: list[_Layer] = []
     for module in layers:
         if isinstance(module, nn.Linear | StackedLinear) and type(module) in (nn.Linear, StackedLinear):
@@ -324,12 +302,12 @@ def backpropagation(
         else:
             return None
     modules = [layers, *layers, decoder]
-    known = {id(scales.share)}
+    known = {id(parts.scales.share)}
     known |= {id(p) for linear in (*(layer.linear for layer in chain), decoder) for p in (linear.weight, linear.bias)}
     is_known = chain and chain[-1].activation is None and known == set(map(id, flat.parameters))
     if not is_known or any(map(_has_hooks, modules)) or flat.value.device.type != "cpu":
         return None
-    return Backpropagation(chain, mean, factor, decoder, losses, scales, flat)
+    return Backpropagation(chain, parts, flat)
 
 
 def _has_hooks(module: nn.Module) -> bool:

@@ -59,11 +59,7 @@ class Descent:
 
 
 def descend(session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent) -> None:
-    """Train a part of the network; afterwards it is in the best state found.
-
-    Raises:
-        TrainingError: If a loss is not a number. The best state so far is restored.
-    """
+    """Train a part of the network; afterwards it is in the best state found, also if a `TrainingError` is raised."""
     if session.is_finished(phase):
         return
     run = _Run(session, phase, trainee, train, held_out, settings)
@@ -74,7 +70,8 @@ def descend(session: Session, phase: str, trainee: Trainee, train: Source, held_
             if bar is not None:
                 bar.update()
                 bar.set_postfix({k: f"{v:.4g}" for k, v in entry.items() if isinstance(v, float)})
-            if run.is_out_of_patience():
+            # every member has gone without progress for long enough
+            if settings.patience is not None and run.epoch - int(run.best_epoch.max()) >= settings.patience:
                 break
             session.save(run.state())
     run.close()
@@ -170,22 +167,16 @@ class _Run:
     def _differentiate(self, x: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, one number a member, and its gradient."""
         members = self.trainee.n_members
+        count = parallel.total(weight.sum(-1)).clamp(min=1e-12).reshape(-1)  # of all processes, for each member
         if self.by_hand is not None:
-            count = _count(weight)
-            losses, gradient = self.by_hand(
-                x, y, weight * (1 / count) if members is None else weight * (1 / count)[:, None]
-            )
+            share = weight * (1 / count) if members is None else weight * (1 / count)[:, None]
+            losses, gradient = self.by_hand(x, y, share)
             return (_per_row(losses, members) * weight).sum(1) / count, gradient
         with parallel.autocast(self.session.device, self.session.precision):
             losses = self.module(x, y)
-        loss = _weighted(losses, weight, members)
+        loss = (_per_row(losses, members) * weight).sum(1) / count
         loss.sum().mul(parallel.world_size()).backward()  # gradients are averaged over processes
         return loss.detach(), self.flat.gradient()
-
-    def is_out_of_patience(self) -> bool:
-        """Say whether every member has gone without progress for long enough."""
-        patience = self.settings.patience
-        return patience is not None and self.epoch - int(self.best_epoch.max()) >= patience
 
     @torch.no_grad()
     def close(self) -> None:
@@ -263,16 +254,6 @@ def evaluate(trainee: Trainee, data: Source, session: Session) -> tuple[Tensor, 
     sums = parallel.total(sums)
     median = float(parallel.gather_rows(torch.cat(evidence)).median()) if evidence else None
     return (sums[0] / sums[1]).cpu(), median
-
-
-def _weighted(losses: Tensor, weight: Tensor, members: int | None) -> Tensor:
-    """Return the weighted mean over the rows of all processes, one number a member; dense losses are averaged first."""
-    return (_per_row(losses, members) * weight).sum(1) / _count(weight)
-
-
-def _count(weight: Tensor) -> Tensor:
-    """Return the sum of the weights of the rows of all processes, (1,) or one number a member."""
-    return parallel.total(weight.sum(-1)).clamp(min=1e-12).reshape(-1)
 
 
 def _per_row(losses: Tensor, members: int | None) -> Tensor:

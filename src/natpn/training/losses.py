@@ -3,37 +3,32 @@
 | class | loss | trains |
 |---|---|---|
 | `PlainLoss` | the family's: by default −log p(y) at χ, the Bayesian loss for n → ∞ | encoder, decoder, scales |
-| `StackedPlainLoss` | the same, of several members at once | the same, stacked |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from natpn.densities import Density
-from natpn.encoders import TabularEncoder
+from natpn.encoders import ChainEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
-from natpn.network.ensemble import StackedNetworks
-from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, backpropagation
+from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, Parts, StackedLinear, backpropagation
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where the training of a network starts.
+    """Where the training of a network starts."""
 
-    Attributes:
-        usual: Raw outputs at the distribution of all targets, (S,).
-        scale: Divides the loss.
-    """
-
-    usual: Tensor
-    scale: float
+    usual: Tensor  # raw outputs at the distribution of all targets, (S,)
+    scale: float  # divides the loss
 
     def loss(self, family: Family, raw: Tensor, y: Tensor) -> Tensor:
         """Return what the family minimises, over the scale."""
@@ -81,102 +76,128 @@ class Trainee(nn.Module, ABC):
         """Put what was trained where it belongs."""
 
 
-class PlainLoss(Trainee):
-    """The family's training loss at χ, over a scale.
+def stackable(members: Sequence[NaturalPosteriorNetwork]) -> bool:
+    """Say whether members have chains of the same layers behind the same preparation, so that they can be stacked."""
+    encoders = [member.encoder for member in members if isinstance(member.encoder, ChainEncoder)]
+    if len(encoders) < len(members) or not all(encoders[0].prepares_like(other) for other in encoders[1:]):
+        return False
+    plain = all(type(layer) is nn.Linear or not layer.state_dict() for layer in encoders[0].layers)
+    built = {repr((member.encoder, member.normalisation, member.decoder)) for member in members}
+    return plain and len(built) == 1
 
-    Args:
-        network: The network; the normalisation of its latents stays as it is.
-        start: Where training starts.
+
+class StackedEncoder(ChainEncoder):
+    """The encoders of several networks in one: each linear layer is one `baddbmm`."""
+
+    def __init__(self, encoders: Sequence[ChainEncoder]) -> None:
+        super().__init__()
+        self._encoders = tuple(encoders)  # in a tuple, which keeps them out of parameters() and state_dict()
+        chains = zip(*(encoder.layers for encoder in encoders), strict=True)
+        self.layers = nn.Sequential(*(StackedLinear(c) if isinstance(c[0], nn.Linear) else c[0] for c in chains))
+
+    @property
+    def columns(self) -> Tensor:
+        """Those of the first encoder."""
+        return self._encoders[0].columns
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """Return what the first layers see."""
+        return self._encoders[0].prepare(x)
+
+    def unstack(self) -> None:
+        """Write the weights to the encoders."""
+        for place, layer in enumerate(self.layers):
+            if isinstance(layer, StackedLinear):
+                layer.unstack([cast(nn.Linear, encoder.layers[place]) for encoder in self._encoders])
+
+
+class StackedNetworks(nn.Module):
+    """What `PlainLoss` needs of a network, of several at once.
+
+    It holds copies of the members' weights, stacked along a first dimension; `unstack` writes them back. Inputs are
+    (M, B, F), one batch for each member. The members' normalisation stays as it is, and is no part of what is trained.
     """
 
-    def __init__(self, network: NaturalPosteriorNetwork, start: Start) -> None:
+    mean: Tensor
+    factor: Tensor
+
+    def __init__(self, members: Sequence[NaturalPosteriorNetwork]) -> None:
         super().__init__()
-        encoder = network.encoder
-        self.scales = InputScales(encoder.columns) if isinstance(encoder, TabularEncoder) else None
+        if not stackable(members):
+            raise ValueError("members: expected tabular encoders of the same architecture and encoding in all of them")
+        self._members = tuple(members)
+        self.n_members, self.family = len(members), members[0].family
+        self.encoder = StackedEncoder([cast(ChainEncoder, member.encoder) for member in members])
+        self.decoder = StackedLinear([member.decoder for member in members])
+        normalisations = [member.normalisation for member in members]
+        self.register_buffer("mean", torch.stack([n.running_mean[None] for n in normalisations]), persistent=False)
+        self.register_buffer("factor", torch.stack([n.factor[None] for n in normalisations]), persistent=False)
+
+    def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """Return normalised latents and raw outputs."""
+        latent = (latent - self.mean) * self.factor
+        return latent, self.decoder(latent)
+
+    @torch.no_grad()
+    def unstack(self) -> None:
+        """Write the stacked weights back to the members."""
+        self.encoder.unstack()
+        self.decoder.unstack([member.decoder for member in self._members])
+
+
+class PlainLoss(Trainee):
+    """The family's training loss at χ, over a scale, of a network or of stacked ones.
+
+    The normalisation of latents stays as it is. The columns of a chain's inputs get factors.
+    """
+
+    def __init__(self, network: NaturalPosteriorNetwork | StackedNetworks, start: Start) -> None:
+        super().__init__()
+        self._network = (network,)  # in a tuple: its density is no part of this module
+        self.start, encoder = start, network.encoder
+        if isinstance(network, StackedNetworks):
+            self.stacked, self.n_members = network, network.n_members
+        else:
+            network.normalisation.eval()
+        self.scales = InputScales(encoder.columns, self.n_members) if isinstance(encoder, ChainEncoder) else None
         parts = [encoder, network.decoder, self.scales]
         self.trained = nn.ModuleList([part for part in parts if part is not None])
-        self._network = (network,)  # in a tuple: its density is no part of this module
-        self.start = start
-        network.normalisation.eval()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return losses, (B, …)."""
+        """Return losses, (B, …) or (M, B)."""
         network = self._network[0]
-        return self.start.loss(network.family, network.read(self._latent(x))[1], y)
+        encoder = network.encoder
+        latent = encoder(x) if self.scales is None else cast(ChainEncoder, encoder).map(self.scales(x))
+        return self.start.loss(network.family, network.read(latent)[1], y)
 
     def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
-        """Return the passes of a tabular encoder."""
-        network = self._network[0]
-        if type(network.encoder) is not TabularEncoder or self.scales is None:  # another may map otherwise
+        """Return the passes of a chain."""
+        network, encoder = self._network[0], self._network[0].encoder
+        if self.scales is None or not isinstance(encoder, ChainEncoder) or type(encoder).map is not ChainEncoder.map:
             return None
         slope = partial(self.start.slope, network.family)
-        normalisation = network.normalisation
-        place = normalisation.running_mean, normalisation.factor
-        return backpropagation(network.encoder.layers, *place, network.decoder, slope, self.scales, flat)
+        if isinstance(network, StackedNetworks):
+            place = network.mean, network.factor
+        else:
+            place = network.normalisation.running_mean, network.normalisation.factor
+        return backpropagation(Parts(encoder.layers, *place, network.decoder, slope, self.scales), flat)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Encode the columns of a table."""
+        """Prepare the inputs of a chain."""
         encoder = self._network[0].encoder
-        return encoder.encode(x) if isinstance(encoder, TabularEncoder) else x
-
-    def _latent(self, x: Tensor) -> Tensor:
-        encoder = self._network[0].encoder
-        if isinstance(encoder, TabularEncoder) and self.scales is not None:
-            return encoder.map(self.scales(x))
-        latent: Tensor = encoder(x)
-        return latent
+        return encoder.prepare(x) if isinstance(encoder, ChainEncoder) else x
 
     def close(self) -> None:
-        """Make the factors of the inputs part of the first layer."""
-        encoder = self._network[0].encoder
-        if self.scales is not None and isinstance(encoder, TabularEncoder):
-            self.scales.fold(encoder.first.weight)
-
-
-class StackedPlainLoss(Trainee):
-    """`PlainLoss` of several members at once.
-
-    Args:
-        members: The networks.
-        start: Where training starts.
-    """
-
-    def __init__(self, members: list[NaturalPosteriorNetwork], start: Start) -> None:
-        super().__init__()
-        self.stacked = StackedNetworks(members)
-        self.scales = InputScales(self.stacked.columns, len(members))
-        self.trained = nn.ModuleList([self.stacked, self.scales])
-        self.family = members[0].family
-        self.n_members = len(members)
-        self.start = start
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return losses, (M, B)."""
-        return self.start.loss(self.family, self.stacked.read(self.stacked.map(self.scales(x)))[1], y)
-
-    def by_hand(self, flat: FlatParameters) -> Backpropagation | None:
-        """Return the passes of the stacked encoders."""
-        stacked, slope = self.stacked, partial(self.start.slope, self.family)
-        place = stacked.mean, stacked.factor
-        return backpropagation(stacked.layers, *place, stacked.decoder, slope, self.scales, flat)
-
-    def prepare(self, x: Tensor) -> Tensor:
-        """Encode the columns of a table."""
-        return self.stacked.encode(x)
-
-    def close(self) -> None:
-        """Make the factors of the inputs part of the weights, and write these to the members."""
-        self.scales.fold(self.stacked.first.weight)
-        self.stacked.unstack()
+        """Make the factors of the inputs part of the first layer, and write stacked weights to the members."""
+        network = self._network[0]
+        if self.scales is not None:
+            self.scales.fold(cast(ChainEncoder, network.encoder).first.weight)
+        if isinstance(network, StackedNetworks):
+            network.unstack()
 
 
 class BayesianLoss(Trainee):
-    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed.
-
-    Args:
-        network: The network.
-        entropy_weight: λ.
-    """
+    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed."""
 
     def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float) -> None:
         super().__init__()
@@ -198,11 +219,7 @@ class BayesianLoss(Trainee):
 
 
 class DensityLoss(Trainee):
-    """Minus the log-density of what the density sees.
-
-    Args:
-        density: The density.
-    """
+    """Minus the log-density of what the density sees."""
 
     def __init__(self, density: Density) -> None:
         super().__init__()
@@ -216,13 +233,7 @@ class DensityLoss(Trainee):
 
 @torch.no_grad()
 def start_at_marginal(network: NaturalPosteriorNetwork, y: Tensor, weight: Tensor) -> Start:
-    """Set the decoder's bias to the distribution of all targets, and return it with the scale of the loss there.
-
-    Args:
-        network: The network.
-        y: Targets, any leading dimensions.
-        weight: How much each row counts.
-    """
+    """Set the decoder's bias to the distribution of all targets, and return it with the scale of the loss there."""
     raw, scale = marginal(network.family, y, weight)
     network.decoder.bias.copy_(raw)
     return Start(raw.to(network.decoder.bias), scale)
@@ -233,11 +244,7 @@ def marginal(family: Family, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
     """Return raw outputs, (S,), at the distribution of all targets, and the scale of the loss there.
 
     The scale is the root mean square of the loss's gradient with respect to the raw outputs, if that is above 1.
-
-    Args:
-        family: What the targets are.
-        y: Targets, any leading dimensions.
-        weight: How much each row counts.
+    Targets may have any leading dimensions; the weight says how much each row counts.
     """
     size = len(family.support.event_shape)
     weight = weight.reshape(-1, *[1] * (y.ndim - size - 1)).expand(y.shape[: y.ndim - size]).flatten()

@@ -14,7 +14,7 @@ import time
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,7 @@ FILE = "training.pt"
 _MARK = b"natpn checkpoint\n"
 
 
-def _is_checkpoint(file: IO[bytes]) -> bool:
-    """Say by its mark whether a file is a checkpoint."""
-    return file.read(len(_MARK)) == _MARK
-
-
-CHECKPOINT = Kind("a checkpoint that natpn wrote", _is_checkpoint)
+CHECKPOINT = Kind("a checkpoint that natpn wrote", lambda file: file.read(len(_MARK)) == _MARK)
 
 
 class TrainingError(RuntimeError):
@@ -74,11 +69,7 @@ class Session:
     started: float = field(default_factory=time.perf_counter)
 
     def resume(self) -> None:
-        """Go on from the checkpoint, if there is one.
-
-        Raises:
-            ValueError: If it is damaged, belongs to another run, or is no checkpoint.
-        """
+        """Go on from the checkpoint, if there is one; raise if it is damaged, of another run, or no checkpoint."""
         if self.directory is None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -122,8 +113,12 @@ class Session:
                 "finished": self.finished,
                 "running": running,
             }
+            content = io.BytesIO()
+            torch.save(state, content)
             try:
-                _write(self.directory / FILE, state)
+                with replacing(self.directory / FILE, CHECKPOINT) as file:
+                    file.write(_header(content.getbuffer()))
+                    file.write(content.getbuffer())
             except OSError as error:
                 # What is trained is worth more than the checkpoint, and the last one is still there.
                 warnings.warn(
@@ -151,14 +146,7 @@ class Session:
 
 
 def identify(network: nn.Module, train: Data, validation: Data | Tensor, **settings: Any) -> dict[str, str]:
-    """Return all that decides the result of a run, part by part, to compare runs by.
-
-    Args:
-        network: The network before training: its structure, its settings and its weights.
-        train: Training data.
-        validation: Held-out data, or folds.
-        **settings: Everything else.
-    """
+    """Return all that decides the result of a run, part by part: the network before training, data and settings."""
     built = [
         (name, key, repr(value))
         for name, module in network.named_modules()
@@ -172,14 +160,6 @@ def identify(network: nn.Module, train: Data, validation: Data | Tensor, **setti
         "training data": fingerprint(train),
         "validation data": fingerprint(validation),
     }
-
-
-def _write(path: Path, state: dict[str, Any]) -> None:
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    with replacing(path, CHECKPOINT) as file:
-        file.write(_header(buffer.getbuffer()))
-        file.write(buffer.getbuffer())
 
 
 def _header(payload: bytes | memoryview) -> bytes:

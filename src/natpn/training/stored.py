@@ -6,6 +6,7 @@ that progress, validation and checkpoints come as often as for smaller data; the
 number of the epoch alone, so that a run that was interrupted goes on where it was.
 """
 
+import copy
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,25 +19,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from natpn import parallel
-from natpn.training.batches import Batch, Function
+from natpn.training.batches import Batch, Function, repeated
 
-BLOCK = 8_192
-"""Rows that are read at once."""
-
-RUN = 256
-"""Rows that stand beside each other in a sample."""
-
-SAMPLED = 100_000
-"""Rows of a sample, of all processes together."""
+BLOCK = 8_192  # rows that are read at once
+RUN = 256  # rows that stand beside each other in a sample
+SAMPLED = 100_000  # rows of a sample, of all processes together
 
 
 class Store:
-    """A scratch file of rows; it is gone when the process ends, however that happens.
-
-    Args:
-        n_inputs: How many numbers an input has.
-        directory: Where the file is; by default where the system puts such files.
-    """
+    """A scratch file of rows of `n_inputs` numbers; it is gone when the process ends, however that happens."""
 
     def __init__(self, n_inputs: int, directory: str | None = None) -> None:
         self.n_inputs = n_inputs
@@ -46,11 +37,7 @@ class Store:
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="natpn-rows-", dir=directory)  # noqa: SIM115
 
     def append(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
-        """Write rows at the end.
-
-        Raises:
-            OSError: If there is no room.
-        """
+        """Write rows at the end, or raise an OSError if there is no room."""
         self._shape = y.shape[1:]
         rows = np.concatenate([x, y.reshape(len(y), -1)], 1, dtype=np.float32)
         self._width = rows.shape[1]
@@ -117,40 +104,30 @@ class StoredRows:
 
     def of(self, member: int) -> "StoredRows":
         """Return the rows that a member of an ensemble trains on."""
-        return self._with(member, self.function)
+        found = copy.copy(self)
+        found.member = member
+        return found
 
     def prepared(self, function: Function) -> "StoredRows":
         """Return the rows with a function of their inputs in place of these."""
-        return self._with(self.member, function)
-
-    def _with(self, member: int | None, function: Function) -> "StoredRows":
-        rest = self._seed, self._buffer, self._epoch, self.fingerprint
-        return StoredRows(self.store, self.folds, *rest, member, function)
+        found = copy.copy(self)
+        found.function = function
+        return found
 
     def steps(self, batch_size: int) -> int:
         """Return the number of batches in an epoch, the same in all processes."""
+        held_out = 0 if self.folds is None else int(np.bincount(self.folds[self.folds >= 0]).max(initial=0))
         counts = torch.zeros(parallel.world_size(), dtype=torch.long)
-        counts[parallel.rank()] = self._least()
+        counts[parallel.rank()] = self.store.n_rows - held_out  # the rows of the member with the fewest
         share = batch_size // parallel.world_size()
         return max(1, int(parallel.total(counts).min()) // (self.n_epochs * max(1, share)))
-
-    def _least(self) -> int:
-        """Return how many rows of this process the member with the fewest has."""
-        if self.folds is None:
-            return self.store.n_rows
-        held_out = np.bincount(self.folds[self.folds >= 0])
-        return self.store.n_rows - int(held_out.max(initial=0))
 
     def batches(
         self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
     ) -> Iterator[Batch]:
         """Yield an epoch of batches; for stacked members (M, B, …), each in its own order.
 
-        Args:
-            batch_size: Rows of all processes together.
-            generator: For the order within a buffer.
-            n_members: How many members are stacked.
-            epoch: Which epoch; the next one reads on where this one ends.
+        The generator is for the order within a buffer. The next epoch reads on where this one ends.
         """
         size = max(1, batch_size // parallel.world_size())
         members = [self.member] if n_members is None else list(range(n_members))
@@ -209,11 +186,7 @@ class StoredRows:
     def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
         """Yield a sample of this process's rows, short runs of them evenly spaced: all that is asked of it."""
         for x, y in self._sampled(SAMPLED // parallel.world_size()):
-            x, weight = self.function(x), torch.ones(len(x))
-            if n_members is None:
-                yield x, y, weight
-            else:
-                yield (x.expand(n_members, *x.shape), y.expand(n_members, *y.shape), weight.expand(n_members, -1))
+            yield repeated((self.function(x), y, torch.ones(len(x))), n_members)
 
     def _sampled(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
         there = -(-self.store.n_rows // RUN)

@@ -25,7 +25,7 @@ from natpn.estimators.rows import Prepared
 from natpn.families import Distribution
 from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
-from natpn.training.staged import batch_size
+from natpn.training.schemes import batch_size
 from natpn_paper.baselines.checks import check_count, check_number, check_share
 from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
 from natpn_paper.baselines.readings import BaselineClassDistribution, BaselineDistribution, Reading

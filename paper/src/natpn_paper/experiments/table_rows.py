@@ -107,7 +107,7 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     """Return the parameters of an estimator that is trained as the paper says."""
     from natpn import densities
     from natpn.training import Paper
-    from natpn.training.staged import batch_size
+    from natpn.training.schemes import batch_size
 
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
     quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}

@@ -1,4 +1,6 @@
-"""The default scheme: representation, then density, then the scale of the evidence.
+"""Schemes of training: `Staged`, the default, and `Paper`.
+
+The staged scheme trains the representation, then the density, then the scale of the evidence:
 
 1. *Representation*: encoder and decoder by the plain likelihood, the n → ∞ limit of the Bayesian loss, with a one-cycle
    learning rate; the moving average of the weights is what is validated and kept. Stackable members of an ensemble are
@@ -6,11 +8,15 @@
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
    evidence there. How fast the evidence of a table falls is found before stage 1, by a small network that has not seen
-   some groups of rows (`natpn.training.groups`).
+   some groups of rows (`natpn.training.align`).
 
 Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
 
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
+
+The paper's scheme (Sec. 3.5) is warm-up of the density, the joint Bayesian loss, and fine-tuning of the density.
+Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
+constant learning rate, with early stopping.
 """
 
 import contextlib
@@ -22,17 +28,23 @@ import torch
 
 from natpn import parallel
 from natpn.densities import Surprise
-from natpn.encoders import TabularEncoder
+from natpn.encoders import ChainEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
-from natpn.network.ensemble import stackable
-from natpn.training.align import refit_noise, set_budget, set_steepness, share_noise
+from natpn.training.align import Latents, choose, divide, latents, refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.batches import FoldedRows, Rows, Source
 from natpn.training.descent import Descent, descend
-from natpn.training.groups import choose, divide
-from natpn.training.latents import SAMPLE, Latents, fit_density, latents, prepare
-from natpn.training.losses import PlainLoss, StackedPlainLoss, Start, Trainee, start_at_marginal
+from natpn.training.losses import (
+    BayesianLoss,
+    DensityLoss,
+    PlainLoss,
+    StackedNetworks,
+    Start,
+    stackable,
+    start_at_marginal,
+)
 from natpn.training.session import Session, TrainingError
 
+SAMPLE = 20_000
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
 _COSTLY_STEPS = 600
@@ -82,7 +94,7 @@ class Staged:
         together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
         descent = self._descent(session, members, start.scale)
         if together:
-            trainee: Trainee = StackedPlainLoss(members, start)
+            trainee = PlainLoss(StackedNetworks(members), start)
             descend(session, "representation", trainee, session.train, session.validation, descent)
         else:
             for i, member in enumerate(members):
@@ -100,7 +112,7 @@ class Staged:
         rows = len(session.train)
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
-        tabular = all(isinstance(member.encoder, TabularEncoder) for member in members)
+        tabular = all(isinstance(member.encoder, ChainEncoder) for member in members)
         wanted, rate, growth = (_STEPS if tabular else _COSTLY_STEPS), _RATE, _GROWTH
         if tabular and len(members) > 1:
             wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
@@ -144,7 +156,7 @@ class Staged:
             not self.leave_groups_out
             or session.is_finished("groups")
             or not isinstance(train, Rows)
-            or not isinstance(first.encoder, TabularEncoder)
+            or not isinstance(first.encoder, ChainEncoder)
             or not isinstance(first.budget, GradualBudget)
         ):
             return
@@ -219,9 +231,8 @@ def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
         parts.append((y, weight))
         if sum(len(w) for _, w in parts) >= 10 * SAMPLE:
             break
-    return parallel.gather_rows(torch.cat([y for y, _ in parts])), parallel.gather_rows(
-        torch.cat([w for _, w in parts])
-    )
+    found, weights = (parallel.gather_rows(torch.cat(column)) for column in zip(*parts, strict=True))
+    return found, weights
 
 
 def _held_out(session: Session, member: NaturalPosteriorNetwork, place: int) -> Latents:
@@ -236,3 +247,106 @@ def _said(member: NaturalPosteriorNetwork, rows: Source, session: Session) -> La
 
 def _name(phase: str, i: int, members: list[NaturalPosteriorNetwork]) -> str:
     return phase if len(members) == 1 else f"{phase} {i + 1}"
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Settings of the paper's scheme.
+
+    Attributes:
+        max_epochs: Epochs of joint training.
+        batch_size: Rows a step.
+        learning_rate: For all phases.
+        entropy_weight: λ of the entropy in the Bayesian loss.
+        patience: Stop a phase after this many epochs without progress.
+        max_gradient_norm: Longer gradients are shortened to it.
+        warm_up_epochs: Epochs of the density alone before joint training; 0 for none.
+        fine_tuning_epochs: Epochs of the density alone after it; 0 for none.
+        density_rows: At most this many latents are used for the density alone.
+    """
+
+    max_epochs: int = 100
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    entropy_weight: float = 1e-5
+    patience: int = 20
+    max_gradient_norm: float = 10.0
+    warm_up_epochs: int = 3
+    fine_tuning_epochs: int = 100
+    density_rows: int = 200_000
+
+    def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
+        """Run all phases, one member after the other."""
+        for i, member in enumerate(members):
+            suffix = "" if len(members) == 1 else f" {i + 1}"
+            if not session.is_finished(f"prepare{suffix}"):
+                prepare(session, member)
+                _normalise(session, member)
+                session.finish(f"prepare{suffix}")
+            self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
+            loss = BayesianLoss(member, self.entropy_weight)
+            descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
+            self._density(session, f"fine-tuning{suffix}", member, i, self.fine_tuning_epochs)
+
+    def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
+        if epochs:
+            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows)
+
+    def _descent(self, epochs: int) -> Descent:
+        return Descent(
+            epochs,
+            self.batch_size,
+            self.learning_rate,
+            patience=self.patience,
+            max_gradient_norm=self.max_gradient_norm,
+        )
+
+
+@torch.no_grad()
+def _normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
+    """Set the running mean and variance of the latents to those before training."""
+    network.eval()
+    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
+    for x, _, _ in session.train.chunks():
+        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
+        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
+    rows, total, squares = parallel.total(sums)
+    network.normalisation.running_mean.copy_(total / rows)
+    network.normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))
+
+
+@torch.no_grad()
+def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
+    """Fit what is fitted to the inputs alone: knots and bypass."""
+    sample = session.train.sample(SAMPLE)
+    for part, method in ((network.encoder, "fit_knots"), (network.bypass, "fit")):
+        if hasattr(part, method):
+            getattr(part, method)(sample)
+    parallel.synchronise(network)
+    network.budget.see_rows(len(session.train))
+
+
+def fit_density(
+    session: Session, phase: str, network: NaturalPosteriorNetwork, place: int, descent: Descent, max_rows: int
+) -> None:
+    """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
+
+    At most `max_rows` rows are used.
+    """
+    if session.is_finished(phase):
+        return
+    train = latents(network, session.train.of(place), session, max_rows)
+    if not session.is_finished(f"{phase} start"):
+        generator = torch.Generator().manual_seed(session.seed)
+        network.density.refit(train.features, train.weight, generator, parallel.total)
+        parallel.synchronise(network.density)
+        session.finish(f"{phase} start")
+    if network.density.refit_suffices:
+        session.finish(phase)
+        return
+    held_out = latents(network, session.validation.of(place), session, max_rows)
+    everyone = [
+        Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))
+        for part in (train, held_out)
+    ]
+    descend(session, phase, DensityLoss(network.density), everyone[0], everyone[1], descent)
