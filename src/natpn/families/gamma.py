@@ -59,7 +59,7 @@ class Gamma(PositiveMeanFamily):
         return np.maximum(y / scale, np.exp(-REACH))
 
     def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what makes χ to s χ."""
+        """Return what turns χ into s χ."""
         return scale, torch.zeros_like(scale)
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:

@@ -131,7 +131,7 @@ class MultivariateNormal(Family):
         return ((y.reshape(len(y), -1) - location) / scale).reshape(y.shape)
 
     def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what makes m to s m + l, and the rows of the factor s times as large."""
+        """Return what turns m into s m + l, and makes the rows of the factor s times as large."""
         rows = pack(scale[:, None].expand(-1, len(scale)))
         return torch.cat([scale, rows]), torch.cat([location, torch.zeros_like(rows)])
 

@@ -94,7 +94,7 @@ class Normal(Family):
         return (y - location) / scale
 
     def rescaling(self, location: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what makes (m, v) to (s m + l, s² v)."""
+        """Return what turns (m, v) into (s m + l, s² v)."""
         return torch.cat([scale, scale.square()]), torch.cat([location, torch.zeros_like(location)])
 
     def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
