@@ -173,6 +173,7 @@ texts = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts, place=st.integers(0, len(COLUMNS) - 1))
 @example(text="\r", place=1)

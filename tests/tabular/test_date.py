@@ -57,6 +57,7 @@ def test_parts_of_less_than_two_periods_are_left_out(step, period):
     assert fit(dates).n_numbers - fit(dates[: round(0.9 * count)]).n_numbers == 2
 
 
+@pytest.mark.slow
 def test_what_a_month_brings_is_not_taken_from_one_year():
     days = pd.date_range("2020-01-01", "2022-06-30", freq="D")
     t = np.arange(len(days)) / 365.25

@@ -62,7 +62,7 @@ class BooleanColumn(Column):
 
     @classmethod
     def unlike(cls, texts: list[str], written: Written = PLAIN, unit: str = "") -> list[str]:
-        """Return which of some texts are neither true nor false."""
+        """Return those that are neither true nor false."""
         return [text for text in texts if text.strip().lower() not in TRUTHS]
 
     @classmethod
@@ -121,9 +121,7 @@ class BooleanColumn(Column):
 
     def read_json(self, value: Any) -> Any:
         """Return true or false."""
-        if type(value) is bool:
-            return value
-        return super().read_json(value)
+        return value if type(value) is bool else super().read_json(value)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -214,9 +212,7 @@ class EmptyColumn(Column):
 
     def read_json(self, value: Any) -> Any:
         """Return a number or a truth value."""
-        if type(value) in (int, float, bool):
-            return value
-        return super().read_json(value)
+        return value if type(value) in (int, float, bool) else super().read_json(value)
 
     @property
     def schema(self) -> dict[str, Any]:

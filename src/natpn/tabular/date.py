@@ -179,7 +179,7 @@ class DateColumn(Column):
     @property
     def facts(self) -> str:
         """The first and the last day."""
-        return " to ".join(str(self.summary[end]).partition("T")[0] for end in ("earliest", "latest"))
+        return " to ".join(self.summary[end].partition("T")[0] for end in ("earliest", "latest"))
 
     @property
     def summary(self) -> dict[str, Any]:
