@@ -30,7 +30,7 @@ from natpn.distributions import SupportError
 from natpn.estimators.rows import ENOUGH
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
-from natpn.training.batches import FoldedRows, Rows
+from natpn.training import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
 SAMPLE = 200_000
