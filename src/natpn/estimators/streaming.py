@@ -30,8 +30,7 @@ from natpn.estimators.rows import ENOUGH, Prepared
 from natpn.families import SupportError
 from natpn.model import TableInputs, Targets
 from natpn.tabular import CellError, TableParts
-from natpn.training import Rows
-from natpn.training.batches import FoldedRows
+from natpn.training import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
 SAMPLE = 200_000

@@ -11,7 +11,7 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.batches import Data, Rows, Source, folded, source
+from natpn.training.batches import Data, FoldedRows, Rows, Source, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.schemes import Paper, Staged
@@ -21,7 +21,9 @@ __all__ = [
     "SCHEMES",
     "Data",
     "Descent",
+    "FoldedRows",
     "Paper",
+    "Rows",
     "Scheme",
     "Staged",
     "Trainee",
