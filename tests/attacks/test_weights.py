@@ -54,7 +54,7 @@ def test_no_row_is_on_both_sides(how, calibrate):
         data = model._prepare(np.repeat(X, weight, axis=0), np.repeat(y, weight), None, None, None, 0)
     else:
         data = model._prepare(X, y, weight if how == "whole weights" else weight + 0.5, None, None, 0)
-    parts = [data.train[0], data.validation[0]] + ([data.calibration[0]] if calibrate else [])
+    parts = [data.train[0], data.validation[0]] + ([data.x] if calibrate else [])
     rows = [{tuple(row) for row in part.tolist()} for part in parts]
     assert sum(map(len, rows)) == len(set.union(*rows)) == 100
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,12 @@ def rents(tmp_path_factory):
     return place
 
 
+@pytest.fixture(autouse=True)
+def large_cells(monkeypatch):
+    """Let files be read in pieces, as if they were more than fits into memory."""
+    monkeypatch.setattr("natpn.data._NUMBER", 10**6)
+
+
 def fit(data, out, *options):
     return run("fit", *([data] if isinstance(data, os.PathLike | str) else data), "--target", "rent", "--out", out,
                "--drop", "id", "--max-epochs", 2, *options)  # fmt: skip
@@ -51,6 +58,16 @@ def test_a_directory_is_fitted_and_its_model_used(rents, tmp_path):
     assert 80 < found["coverage_90"] < 98
 
 
+def test_files_that_fit_into_memory_give_the_model_of_their_table(rents, tmp_path, monkeypatch):
+    monkeypatch.setattr("natpn.data._NUMBER", 40)
+    pq.write_table(pq.read_table(rents), tmp_path / "one.parquet")
+    for data, model in ((rents, "many"), (tmp_path / "one.parquet", "one")):
+        assert fit(data, tmp_path / model, "--max-epochs", 1).exit_code == 0
+    row = pa.table({"area": [80.0], "city": ["Bern"]})
+    one, many = (natpn.load(tmp_path / name).predict(row)[0] for name in ("one", "many"))
+    assert one == many
+
+
 def test_patterns_lists_and_csv_files(rents, tmp_path):
     assert fit(f"{rents}/[01].parquet", tmp_path / "a").exit_code == 0
     assert fit([rents / "2.parquet", rents / "1.parquet"], tmp_path / "b").exit_code == 0
@@ -61,7 +78,7 @@ def test_patterns_lists_and_csv_files(rents, tmp_path):
 
 
 def test_one_file_that_is_larger_than_memory_is_read_in_pieces(rents, tmp_path, monkeypatch):
-    monkeypatch.setattr("natpn.cli.fit._CELL", 40_000)  # as if it had a thousand times as many cells
+    monkeypatch.setattr("natpn.data._NUMBER", 10_000)
     pq.write_table(pq.read_table(rents), tmp_path / "big.parquet")
     small, large = (
         fit(tmp_path / "big.parquet", tmp_path / m, "--memory", m, "--max-epochs", 1) for m in ("64MB", "2GB")
@@ -110,7 +127,8 @@ def test_sizes():
 
 
 def torchrun(n: int, *arguments) -> subprocess.Popen:
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={n}", "--standalone", "-m", "natpn"]
+    script = str(Path(__file__).with_name("pieces.py"))
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={n}", "--standalone", script]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen([*command, *map(str, arguments)], text=True, env=environment, **pipes)

@@ -133,8 +133,8 @@ def test_the_scores_are_those_of_the_score_function(case, rendered):
 
 @pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
 def test_every_row_is_answered_once(case, monkeypatch):
-    answered, answer = [], Model._posterior
-    monkeypatch.setattr(Model, "_posterior", lambda self, x: (answered.append(len(x)), answer(self, x))[1])
+    answered, answer = [], Model._see
+    monkeypatch.setattr(Model, "_see", lambda self, x: (answered.append(len(x)), answer(self, x))[1])
     render(case.model, case.X, case.y, ood=case.ood)
     assert sum(answered) == len(case.X) + len(case.ood)
 

@@ -200,7 +200,7 @@ def test_a_body_that_never_comes(classifier, monkeypatch):
 
 def test_a_fault_of_the_server_shows_no_traceback(classifier, monkeypatch):
     app = create_app(classifier)
-    monkeypatch.setattr(type(classifier.model_), "_posterior", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(classifier.model_), "_see", lambda *_: 1 / 0)
     with client_of(app) as client:
         answer = client.post("/predict", json=dict.fromkeys(["x0", "x1", "x2", "x3"], 0))
         assert client.get("/health").json() == {"status": "ok"}

@@ -228,7 +228,7 @@ def take(X: Any, rows: slice | Indices) -> Any:
     if type(X) is np.ndarray:
         return X[rows]
     if isinstance(X, Table):
-        return X.take(rows)
+        return X.take(np.arange(X.shape[0])[rows])
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
         return frame[rows].to_native() if isinstance(rows, slice) else frame[rows.tolist()].to_native()

@@ -1,0 +1,8 @@
+"""`natpn`, as if cells were so large that files of any size are read in pieces."""
+
+from natpn import data
+from natpn.cli import main
+
+if __name__ == "__main__":
+    data._NUMBER = data._TEXT = 10**6
+    main()
