@@ -25,6 +25,7 @@ from natpn.outputs import Kind, replacing
 from natpn.training.batches import Data, Source, digest, fingerprint
 
 FILE = "training.pt"
+_FORM = 2  # of what checkpoints hold: one of another form is another run's
 _MARK = b"natpn checkpoint\n"
 
 
@@ -155,7 +156,7 @@ def identify(network: nn.Module, train: Data, validation: Data | Tensor, **setti
     ]
     weights = {name: tensor for name, tensor in network.state_dict().items() if isinstance(tensor, torch.Tensor)}
     return {
-        "settings": json.dumps(settings, sort_keys=True, default=str),
+        "settings": json.dumps({"form": _FORM, **settings}, sort_keys=True, default=str),
         "network": digest([repr(network), json.dumps(built), *weights], weights.values()),
         "training data": fingerprint(train),
         "validation data": fingerprint(validation),
