@@ -33,7 +33,9 @@ PARQUET, CSV = (".parquet", ".pq"), (".csv", ".csv.gz")
 BATCH = 65_536
 """Rows that are read at once."""
 
-_NUMBER, _TEXT = 40, 400  # bytes that a fit in memory needs for a cell
+NUMBER_BYTES, TEXT_BYTES = 40, 400
+"""What a fit in memory needs for a cell."""
+
 _PARTITION = re.compile(r"([^=/]+)=([^/]*)/")
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"  # what Hive writes for a missing value
 
@@ -89,7 +91,7 @@ class Files:
     @property
     def fits(self) -> bool:
         """Whether a fit that reads all rows at once stays below `memory`."""
-        cells = [_NUMBER if pa.types.is_primitive(field.type) else _TEXT for field in self.schema]
+        cells = [NUMBER_BYTES if pa.types.is_primitive(field.type) else TEXT_BYTES for field in self.schema]
         return self.n_rows * sum(cells) <= self.memory
 
     @property

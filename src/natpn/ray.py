@@ -26,7 +26,7 @@ from natpn.choices import check_choice
 from natpn.estimators import load
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.data import make_frame
-from natpn.estimators.streaming import Share, located
+from natpn.estimators.shares import FileShare, located
 from natpn.model.files import check
 from natpn.outputs import check_apart
 
@@ -276,7 +276,7 @@ def fit(
     ray = _import_ray()
     given = _absolute(source)
     files = data.parquet(given)
-    Share.of(files, target)
+    FileShare.of(files, target)
     check(out, *files.paths)
     settings = {"estimator": _for_workers(estimator), "source": given, "target": target, "out": os.path.abspath(out)}
     from ray.train import RunConfig, ScalingConfig

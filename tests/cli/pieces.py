@@ -4,5 +4,5 @@ from natpn import data
 from natpn.cli import main
 
 if __name__ == "__main__":
-    data._NUMBER = data._TEXT = 10**6
+    data.NUMBER_BYTES = data.TEXT_BYTES = 10**6
     main()

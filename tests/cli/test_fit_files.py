@@ -39,7 +39,7 @@ def rents(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def large_cells(monkeypatch):
     """Let files be read in pieces, as if they were more than fits into memory."""
-    monkeypatch.setattr("natpn.data._NUMBER", 10**6)
+    monkeypatch.setattr("natpn.data.NUMBER_BYTES", 10**6)
 
 
 def fit(data, out, *options):
@@ -59,7 +59,7 @@ def test_a_directory_is_fitted_and_its_model_used(rents, tmp_path):
 
 
 def test_files_that_fit_into_memory_give_the_model_of_their_table(rents, tmp_path, monkeypatch):
-    monkeypatch.setattr("natpn.data._NUMBER", 40)
+    monkeypatch.setattr("natpn.data.NUMBER_BYTES", 40)
     pq.write_table(pq.read_table(rents), tmp_path / "one.parquet")
     for data, model in ((rents, "many"), (tmp_path / "one.parquet", "one")):
         assert fit(data, tmp_path / model, "--max-epochs", 1).exit_code == 0
@@ -78,7 +78,7 @@ def test_patterns_lists_and_csv_files(rents, tmp_path):
 
 
 def test_one_file_that_is_larger_than_memory_is_read_in_pieces(rents, tmp_path, monkeypatch):
-    monkeypatch.setattr("natpn.data._NUMBER", 10_000)
+    monkeypatch.setattr("natpn.data.NUMBER_BYTES", 10_000)
     pq.write_table(pq.read_table(rents), tmp_path / "big.parquet")
     small, large = (
         fit(tmp_path / "big.parquet", tmp_path / m, "--memory", m, "--max-epochs", 1) for m in ("64MB", "2GB")

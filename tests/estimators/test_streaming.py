@@ -6,11 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from natpn import NatPNClassifier, NatPNRegressor, load
 from natpn.data import parquet
-from natpn.estimators import streaming
-from natpn.estimators.streaming import ASIDE, HeldOut, row_keys
+from natpn.estimators import shares, streaming
+from natpn.estimators.shares import array_keys, row_keys
+from natpn.estimators.streaming import ASIDE, HeldOut
 from natpn.report.scores import scores
 from natpn.training import stored
 
@@ -153,7 +157,7 @@ def test_errors_about_rows_in_memory_name_their_file(tmp_path):
 
 def test_too_little_memory_for_a_few_rows(tmp_path):
     files = written(tmp_path / "rents", table(150).drop(["dear"]), [150], memory=1)
-    with pytest.raises(ValueError, match=r"expected files with at least 200 rows that have a 'rent', .* got 150; fit"):
+    with pytest.raises(ValueError, match=r"expected at least 200 rows that have a 'rent', .* got 150; fit"):
         NatPNRegressor().fit(files, "rent")
 
 
@@ -172,3 +176,84 @@ def test_shares_of_held_out_rows():
     assert shares[1] == pytest.approx(0.1, abs=0.01)
     assert shares[ASIDE] == pytest.approx(0.1, abs=0.01)
     assert HeldOut.of(10**9, 2, 0.2, calibrate=False).fold == pytest.approx(3e-5)
+
+
+def pictures(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    label = torch.randint(0, 2, (n,), generator=draw)
+    x = torch.randn(n, 1, 6, 6, generator=draw) + 3 * label[:, None, None, None]
+    return 40 + 10 * x, label
+
+
+class Stream(IterableDataset):
+    """Pairs without a length."""
+
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __iter__(self):
+        return zip(self.x, self.y, strict=True)
+
+
+@pytest.mark.parametrize("form", ["data set", "shuffled loader", "stream"])
+def test_pictures_that_do_not_fit_into_memory(small, monkeypatch, form):
+    monkeypatch.setattr(shares, "MEMORY", 2**15)
+    x, y = pictures(600)
+    data = {
+        "data set": TensorDataset(x, y),
+        "shuffled loader": DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True),
+        "stream": Stream(x, y),
+    }[form]
+    monkeypatch.setattr("natpn.estimators.data.read_dataset", None)  # which would read all of it
+    model = NatPNClassifier(encoder=lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 16)), max_epochs=3).fit(data)
+    assert model.n_rows_ == len(x)
+    assert model.classes_.tolist() == [0, 1]
+    np.testing.assert_allclose(model.inputs_.mean, x.double().mean(), rtol=1e-4)
+    np.testing.assert_allclose(model.inputs_.scale, x.double().std(), rtol=1e-2)
+    test, label = pictures(200, 1)
+    assert model.score(test.numpy(), label.numpy()) > 0.95
+    for form_of_test in (TensorDataset(test, label), DataLoader(TensorDataset(test, label), batch_size=30)):
+        np.testing.assert_array_equal(model.predict(form_of_test), model.predict(test.numpy()))
+    assert model.predict_dist(100 * test[:1].numpy()).novelty_p[0] < 0.02
+
+
+def test_rows_of_numbers_in_a_data_set_are_a_table(small, monkeypatch):
+    monkeypatch.setattr(shares, "MEMORY", 2**15)
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(500, 3)).astype(np.float32)
+    y = 2 * x[:, 0] + 0.1 * draw.normal(size=500).astype(np.float32)
+    model = NatPNRegressor(random_state=0, max_epochs=5).fit(TensorDataset(torch.tensor(x), torch.tensor(y)))
+    assert model.inputs_.kind == "table"
+    assert model.n_features_in_ == 3
+    assert not hasattr(model, "feature_names_in_")
+    assert model.score(x, y) > 0.9
+
+
+def test_data_sets_larger_than_memory_have_no_weights(monkeypatch):
+    monkeypatch.setattr(shares, "MEMORY", 1)
+    with pytest.raises(ValueError, match="X: data sets larger than memory have no sample_weight"):
+        NatPNClassifier().fit(TensorDataset(*pictures(20)), sample_weight=np.ones(20))
+    with pytest.raises(ValueError, match="expected a data set with a length above 0"):
+        NatPNClassifier().fit(TensorDataset(*pictures(0)))
+
+
+def test_a_loader_that_fits_is_read_into_memory():
+    x, y = pictures(60)
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(36, 16))
+    model, other = (NatPNClassifier(encoder=encoder, max_epochs=2, random_state=0) for _ in range(2))
+    model.fit(DataLoader(TensorDataset(x, y), batch_size=7, shuffle=True))
+    np.testing.assert_array_equal(model.predict_proba(x), other.fit(x.numpy(), y.numpy()).predict_proba(x))
+
+
+def test_keys_of_arrays_depend_on_every_number():
+    x, y = np.random.default_rng(0).normal(size=(50, 2, 3)), np.arange(50)
+    keys = array_keys(x, y)
+    assert len(set(keys.tolist())) == 50
+    assert array_keys(x[3:5], y[3:5]).tolist() == keys[3:5].tolist()
+    for i in range(2):
+        for j in range(3):
+            other = x.copy()
+            other[7, i, j] += 1e-9
+            assert (array_keys(other, y) != keys).tolist() == (np.arange(50) == 7).tolist()
+    assert (array_keys(x, y + 1) != keys).all()
+    assert abs(np.mean(array_keys(np.arange(20_000.0)[:, None]) / 2.0**64) - 0.5) < 0.01

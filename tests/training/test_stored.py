@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from natpn.training import stored
+from natpn.training import FoldedRows, Rows, stored
 from natpn.training.stored import Store, StoredRows
 
 N = 5_000
@@ -19,7 +19,7 @@ def small_blocks(monkeypatch):
 @pytest.fixture
 def store():
     """Rows that are told by their first number, written in uneven parts."""
-    with Store(2) as made:
+    with Store((2,)) as made:
         for part in np.array_split(np.arange(N, dtype=np.float32), 7):
             made.append(np.stack([part, -part], 1), part)
         yield made
@@ -108,7 +108,7 @@ def test_chunks_of_a_member_leave_out_its_fold(store, monkeypatch):
 
 
 def test_vectors_keep_their_shape():
-    with Store(3) as store:
+    with Store((3,)) as store:
         store.append(np.zeros((10, 3), np.float32), np.ones((10, 2), np.float32))
         x, y = store.read(2, 20)
         assert (x.shape, y.shape) == ((8, 3), (8, 2))
@@ -117,6 +117,20 @@ def test_vectors_keep_their_shape():
 
 
 def test_a_store_leaves_no_file(tmp_path):
-    with Store(1, str(tmp_path)) as store:
+    with Store((1,), str(tmp_path)) as store:
         store.append(np.zeros((10, 1), np.float32), np.zeros(10, np.float32))
         assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_go_to_the_device_of_training():
+    """A device without memory shows where tensors are meant to be."""
+    meta, rows = torch.device("meta"), Rows(torch.zeros(5, 2), torch.zeros(5))
+    with Store((2,)) as store:
+        store.append(np.zeros((5, 2), np.float32), np.zeros(5, np.float32))
+        on_disk = StoredRows(store, None, seed=0, buffer=1, epoch=5)
+        for source in (rows, FoldedRows(rows, [torch.arange(3)]), on_disk):
+            moved = source.to(meta)
+            for batch in (*moved.chunks(), *moved.of(0).chunks()):
+                assert {part.device for part in batch} == {meta}
+            assert moved.sample(2).device == meta
+        assert {part.device for part in next(on_disk.to(meta).batches(2, torch.Generator()))} == {meta}

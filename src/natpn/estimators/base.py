@@ -31,7 +31,7 @@ from natpn.model import Calibration, Model, Network, PredictiveDistribution
 from natpn.network.default import ACTIVATION
 
 if TYPE_CHECKING:
-    from natpn.estimators.streaming import Share
+    from natpn.estimators.shares import Share
 
 _NETWORKS = 2  # for tables: more accurate than one, in 1.3 times the time at 3,000 rows
 
@@ -89,13 +89,12 @@ class NatPNEstimator(DataEstimator):
     def _fit_pieces(self, share: "Share", seed: int) -> None:
         from natpn.estimators.streaming import HeldOut, check_targets, encode, survey
 
-        if self.device not in (None, "cpu", "auto"):
-            raise ValueError(f"device: files are fitted on the CPU, got {self.device!r}; use 'cpu', or fit a table")
         parallel.start(torch.device("cpu"))
         seed = parallel.gather_objects(seed)[0]  # without a random_state every process has drawn its own
-        found = survey(share, isinstance(self, ClassifierMixin), seed)
-        self.inputs_, self.n_features_in_ = found.inputs, len(share.features)
-        self.feature_names_in_ = np.array(share.features, dtype=object)
+        found = survey(share, self._inputs(share.n_dims), isinstance(self, ClassifierMixin), seed)
+        self.inputs_, self.n_features_in_ = found.inputs, share.n_features
+        if share.features is not None:
+            self.feature_names_in_ = np.array(share.features, dtype=object)
         try:
             self._read_targets(found.targets)
         except SupportError:
@@ -105,7 +104,7 @@ class NatPNEstimator(DataEstimator):
         self.targets_ = self._learn_targets(sample, np.ones(len(sample)))
         self.family_ = self.targets_.family
         held_out = HeldOut.of(found.n_rows, self._n_folds, self.validation_fraction, self.calibrate is not None)
-        with encode(share, found, self._encode_targets, self.targets_, held_out, seed) as rows:
+        with encode(share, found.inputs, self._encode_targets, self.targets_, held_out, seed) as rows:
             self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
             self.n_held_out_ = len(rows.y)
             self._fit(rows, seed)
@@ -133,7 +132,7 @@ class NatPNEstimator(DataEstimator):
             entropy_weight=self.entropy_weight,
             patience=self.patience,
             seed=seed,
-            device=self.device if isinstance(train, tuple) else "cpu",  # rows on disk are not moved
+            device=self.device,
             checkpoint_dir=self.checkpoint_dir,
             progress=bool(self.verbose),
         )

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.rows import Prepared, Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
@@ -24,8 +24,7 @@ from natpn.model.inputs import as_array, n_rows, read_dataset, take
 from natpn.tabular.input_tables import is_pandas
 
 if TYPE_CHECKING:
-    from natpn.data import Files
-    from natpn.estimators.streaming import Share
+    from natpn.estimators.shares import Share
 
 Floats = NDArray[np.float64]
 
@@ -103,9 +102,10 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Fit the model.
 
         Args:
-            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y), or files
-                that need not fit into memory, as `natpn.data.parquet` returns them.
-            y: The targets, one a row; None for a data set; of files the name of the column, and all others are used.
+            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y) or a loader
+                of such batches, or files as `natpn.data.parquet` returns them. Data sets, loaders and files need not
+                fit into memory.
+            y: The targets, one a row; None for a data set or loader; of files the name of the column.
             sample_weight: How much each row counts: a row of weight 2 is that row twice.
             X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
                 out.
@@ -116,13 +116,33 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         self._check_parameters()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        if is_files(X):
-            if sample_weight is not None or X_val is not None or y_val is not None:
-                raise ValueError("X: files have no sample_weight, X_val and y_val; leave them out, or read the files")
-            self._fit_files(X, y, seed)
-        else:
+        share = self._share(X, y)
+        if share is None:
             self._fit_rows(X, y, seed, sample_weight, X_val, y_val)
+        elif sample_weight is not None or X_val is not None or y_val is not None:
+            raise ValueError(f"X: {share.kind} have no sample_weight, X_val and y_val; leave them out, or give arrays")
+        elif share.fits:
+            from natpn.estimators.shares import located
+
+            rows, targets, paths = share.whole()
+            with located("X" if paths is None else paths[0], paths):
+                self._fit_rows(rows, targets, seed)
+        else:
+            self._fit_pieces(share, seed)
         return self
+
+    def _share(self, X: Any, y: Any) -> "Share | None":
+        """Return what reads inputs in parts: files, and data sets that are larger than memory; None for all others."""
+        if not is_files(X) and not isinstance(X, Dataset | DataLoader):
+            return None
+        from natpn.estimators.shares import FileShare, LoaderShare
+
+        if is_files(X):
+            return FileShare.of(X, y, bool(self.verbose))
+        if y is not None:
+            raise ValueError("y: a torch data set brings its own targets, so y should be None")
+        share = LoaderShare.of(X, bool(self.verbose))
+        return None if share.fits else share
 
     def _fit_rows(
         self, X: Any, y: Any, seed: int, sample_weight: ArrayLike | None = None, X_val: Any = None, y_val: Any = None
@@ -132,21 +152,11 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_rows_, self.n_held_out_ = len(data.train[0]), len(self.held_out_)
         self._fit(data, seed)
 
-    def _fit_files(self, files: "Files", target: Any, seed: int) -> None:
-        """Fit on files, of which all rows are read at once if they fit into memory."""
-        from natpn.estimators.streaming import Share, located
-
-        share = Share.of(files, target, bool(self.verbose))
-        if not files.fits:
-            self._fit_pieces(share, seed)
-            return
-        table, paths = share.whole()
-        with located(paths[0] if paths else files.paths[0], paths):
-            self._fit_rows(table.select(share.features), table[target], seed)
-
     def _fit_pieces(self, share: "Share", seed: int) -> None:
         """Fit on rows that are read in pieces."""
-        raise ValueError(f"X: {type(self).__name__} reads files into memory, and there is too little; give it more")
+        raise ValueError(
+            f"X: {type(self).__name__} fits rows in memory, got {share.n_rows:,}, which are more; give fewer of them"
+        )
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
         """Learn what inputs and targets are, and return them as training sees them."""
@@ -213,21 +223,22 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _read_inputs(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return inputs and targets after scikit-learn's checks, and note the kind of inputs."""
-        if isinstance(X, Dataset):
-            if y is not None:
-                raise ValueError("y: a torch data set brings its own targets, so y should be None")
+        if isinstance(X, Dataset | DataLoader):
             X, y = read_dataset(X)
         X = as_array(X)
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None")
-        many = getattr(X, "ndim", 2) > 2
-        self.inputs_ = ArrayInputs() if many or not isinstance(self.encoder, str) else TableInputs()
+        self.inputs_ = self._inputs(getattr(X, "ndim", 2))
         X = self._checked(X, reset=True)
         return X, y
 
+    def _inputs(self, n_dims: int) -> Inputs:
+        """Return what learns inputs of so many dimensions, that of the rows included."""
+        return ArrayInputs() if n_dims > 2 or not isinstance(self.encoder, str) else TableInputs()
+
     def _checked(self, X: Any, reset: bool) -> Any:
         """Let scikit-learn check the number and the names of columns; frames and arrays are returned unchanged."""
-        if isinstance(X, Dataset) or (not reset and self._is_plain(X)):
+        if isinstance(X, Dataset | DataLoader) or (not reset and self._is_plain(X)):
             return X
         if isinstance(self.inputs_, ArrayInputs):
             _check_feature_names(self, X, reset=reset)
@@ -265,7 +276,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self, rows: NDArray[np.float32], y: Floats, weight: Floats, X_val: Any, y_val: Any
     ) -> tuple[NDArray[np.float32], Floats, Floats, Split]:
         """Append the validation rows that the user gave."""
-        if isinstance(X_val, Dataset) and y_val is None:
+        if isinstance(X_val, Dataset | DataLoader) and y_val is None:
             X_val, y_val = read_dataset(X_val)
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val go together: give both or none")

@@ -1,7 +1,7 @@
 """Inputs of every kind → tensors, piece by piece: tables, arrays of any shape, and torch data sets."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Self
 
 import narwhals as nw
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from natpn.tabular import CellError, Column, Table, TableTransform, read_table
+from natpn.tabular import CellError, Column, Table, TableParts, TableTransform, read_table
 
+Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 _AT_ONCE = 32_768  # rows of a table that are transformed together
@@ -47,6 +48,15 @@ class Inputs(ABC):
     def fit(self, X: Any) -> Self:
         """Learn from training inputs; their order does not matter."""
 
+    @staticmethod
+    @abstractmethod
+    def parts() -> Any:
+        """Return what parts of training inputs are added to."""
+
+    @abstractmethod
+    def fit_parts(self, parts: Any, sample: Any) -> Self:
+        """Learn from inputs that were added to `parts`, and a sample of them."""
+
     @abstractmethod
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Return inputs as the network sees them, one row each."""
@@ -74,8 +84,8 @@ class Inputs(ABC):
 
     def tensors(self, X: Any, size: int) -> Iterator[Tensor]:
         """Yield transformed inputs in pieces of at most `size` rows; a data set is read as it goes."""
-        if isinstance(X, Dataset):
-            for batch in DataLoader(X, batch_size=size):
+        if isinstance(X, Dataset | DataLoader):
+            for batch in X if isinstance(X, DataLoader) else DataLoader(X, batch_size=size):
                 x = batch[0] if isinstance(batch, (tuple, list)) else batch
                 yield torch.from_numpy(self.transform(as_array(x)))
             return
@@ -108,6 +118,16 @@ class TableInputs(Inputs):
     def fit(self, X: Any) -> Self:
         """Learn the columns."""
         self.table = TableTransform().fit(X)
+        return self
+
+    @staticmethod
+    def parts() -> TableParts:
+        """Return what parts of a table are added to."""
+        return TableParts()
+
+    def fit_parts(self, parts: TableParts, sample: Any) -> Self:
+        """Learn the columns."""
+        self.table = parts.transform(sample)
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -157,14 +177,22 @@ class ArrayInputs(Inputs):
 
     def fit(self, X: Any) -> Self:
         """Learn mean and standard deviation."""
-        values = _finite(X)
-        axes = {2: (0,), 4: (0, 2, 3)}.get(values.ndim, tuple(range(values.ndim)))
-        self._shape = values.shape[1:]
-        mean = values.mean(axes, keepdims=True, dtype=np.float64)[0]
-        spread = values.std(axes, keepdims=True, dtype=np.float64)[0]
+        parts = self.parts()
+        parts.add(X)
+        return self.fit_parts(parts, None)
+
+    @staticmethod
+    def parts() -> "ArrayParts":
+        """Return what parts of an array are added to."""
+        return ArrayParts()
+
+    def fit_parts(self, parts: "ArrayParts", sample: Any) -> Self:
+        """Learn mean and standard deviation."""
+        spread = np.sqrt(parts.variance)
+        self._shape = parts.shape
         # Cut to fewer digits, because the last ones depend on the order of the rows.
         self.scale = np.where(spread > 0, spread, 1.0).astype(np.float32).astype(np.float64)
-        self.mean = np.round(mean / self.scale, 6) * self.scale
+        self.mean = np.round(parts.mean / self.scale, 6) * self.scale
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
@@ -194,17 +222,55 @@ class ArrayInputs(Inputs):
         return inputs
 
 
+class ArrayParts:
+    """Mean and variance of arrays, added up part by part: by column, by channel of images, or of all numbers."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.shape: tuple[int, ...] = ()
+        self.mean, self.variance = np.zeros(()), np.zeros(())
+
+    def add(self, X: Any) -> None:
+        """Add a part."""
+        values = _finite(X)
+        axes = {2: (0,), 4: (0, 2, 3)}.get(values.ndim, tuple(range(values.ndim)))
+        mean = values.mean(axes, keepdims=True, dtype=np.float64)[0]
+        variance = values.var(axes, keepdims=True, dtype=np.float64)[0]
+        self._put(len(values), values.shape[1:], mean, variance)
+
+    def join(self, others: Iterable["ArrayParts"]) -> None:
+        """Add what others have seen."""
+        for other in others:
+            if other.n_rows:
+                self._put(other.n_rows, other.shape, other.mean, other.variance)
+
+    def _put(self, n_rows: int, shape: tuple[int, ...], mean: Floats, variance: Floats) -> None:
+        if self.n_rows and shape != self.shape:
+            raise ValueError(f"X: expected inputs of one shape, got {self.shape} and {shape}: bring them to the same")
+        share = n_rows / (self.n_rows + n_rows)
+        between = share * (1 - share) * np.square(mean - self.mean)
+        self.variance = (1 - share) * self.variance + share * variance + between
+        self.mean = self.mean + share * (mean - self.mean)
+        self.n_rows, self.shape = self.n_rows + n_rows, shape
+
+
 KINDS: dict[str, type[Inputs]] = {kind.kind: kind for kind in (TableInputs, ArrayInputs)}
 
 
-def read_dataset(data: Dataset[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Read a data set of pairs (x, y) into arrays."""
-    if not hasattr(data, "__len__") or not len(data):
+def pairs(data: "Dataset[Any] | DataLoader[Any]", size: int = 1024) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield the batches of a loader, or those of a data set, as arrays of inputs and targets."""
+    for batch in data if isinstance(data, DataLoader) else DataLoader(data, batch_size=size):
+        if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+            raise ValueError(f"X: expected a data set with items (x, y), got items of type {type(batch).__name__}")
+        yield np.asarray(batch[0]), np.asarray(batch[1])
+
+
+def read_dataset(data: "Dataset[Any] | DataLoader[Any]") -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read a data set of pairs (x, y), or a loader of batches of them, into arrays."""
+    batches = list(pairs(data)) if not isinstance(data, Sized) or len(data) else []
+    if not batches:
         raise ValueError("X: expected a data set with a length above 0 and items (x, y), got one without")
-    if not isinstance(data[0], (tuple, list)) or len(data[0]) != 2:
-        raise ValueError(f"X: expected a data set with items (x, y), got items of type {type(data[0]).__name__}")
-    batches = list(DataLoader(data, batch_size=1024))
-    x, y = (np.concatenate([np.asarray(batch[i]) for batch in batches]) for i in (0, 1))
+    x, y = (np.concatenate([batch[i] for batch in batches]) for i in (0, 1))
     return x, y
 
 

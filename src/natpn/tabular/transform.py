@@ -28,7 +28,7 @@ import numpy as np
 from natpn.tabular.base import Column, ColumnBlock, encode_in_turn
 from natpn.tabular.cells import Encoded, Floats
 from natpn.tabular.column_kinds import EMPTY, column_type, fit_column, kind_of_cells
-from natpn.tabular.input_tables import match_columns, read_table
+from natpn.tabular.input_tables import Table, match_columns, read_table
 from natpn.tabular.number import NumberBlock
 from natpn.tabular.texts import Fields
 
@@ -80,6 +80,11 @@ def combine_events(surprise: Floats, log_never: float, n_columns: int) -> Floats
     return result
 
 
+def names_of(table: Table) -> list[str]:
+    """Return the names of the columns; "x0", "x1", … if the table has none."""
+    return table.names or [f"x{place}" for place in range(table.shape[1])]
+
+
 class TableTransform:
     """Turn tables into float32 matrices: numbers first, then 0/1 columns, and the surprise last.
 
@@ -123,8 +128,7 @@ class TableTransform:
             TypeError: If a value is neither a text nor a number, such as a dict or a list.
         """
         table = read_table(X)
-        names = table.names or [f"x{place}" for place in range(table.shape[1])]
-        columns = [fit_column(name, cells) for name, cells in zip(names, table.columns(), strict=True)]
+        columns = [fit_column(name, cells) for name, cells in zip(names_of(table), table.columns(), strict=True)]
         self.set_columns(columns, table.names is not None)
         return self
 
@@ -262,15 +266,15 @@ class TableParts:
     """What each part of a table shows of its columns, added up by name and kind; parts may come in any order."""
 
     def __init__(self) -> None:
-        self.n_rows = 0
+        self.n_rows, self.named = 0, True
         self._empty: Counter[str] = Counter()  # rows of parts in which a column has no value
         self._summaries: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
 
     def add(self, X: Any) -> None:
-        """Add a part, a table with names."""
+        """Add a part."""
         table = read_table(X)
-        self.n_rows += table.shape[0]
-        for name, cells in zip(table.names or [], table.columns(), strict=True):
+        self.n_rows, self.named = self.n_rows + table.shape[0], table.names is not None
+        for name, cells in zip(names_of(table), table.columns(), strict=True):
             kind = kind_of_cells(cells)
             if kind == EMPTY:
                 self._empty[name] += table.shape[0]
@@ -280,7 +284,7 @@ class TableParts:
     def join(self, others: Iterable["TableParts"]) -> None:
         """Add what others have seen."""
         for other in others:
-            self.n_rows += other.n_rows
+            self.n_rows, self.named = self.n_rows + other.n_rows, other.named
             self._empty.update(other._empty)
             for name, kinds in other._summaries.items():
                 for kind, summaries in kinds.items():
@@ -294,7 +298,7 @@ class TableParts:
         """Return the transform of the whole table, of which a sample has some rows, or all if there are no more."""
         table = read_table(sample)
         columns = []
-        for name, cells in zip(table.names or [], table.columns(), strict=True):
+        for name, cells in zip(names_of(table), table.columns(), strict=True):
             column, kinds = fit_column(name, cells), self._summaries[name]
             if len(kinds) > 1:
                 raise ValueError(
@@ -306,5 +310,5 @@ class TableParts:
                 column = column_type(kind).widened(column, summaries, self._empty[name])
             columns.append(column)
         made = TableTransform()
-        made.set_columns(columns, named=True)
+        made.set_columns(columns, self.named)
         return made

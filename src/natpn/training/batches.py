@@ -32,6 +32,9 @@ class Source(Protocol):
     def __len__(self) -> int:
         """Return how many rows all processes have together."""
 
+    def to(self, device: torch.device) -> "Source":
+        """Return the rows on a device."""
+
     def of(self, member: int) -> "Source":
         """Return the rows of a member of an ensemble."""
 
@@ -75,6 +78,10 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def to(self, device: torch.device) -> "Rows":
+        """Return the rows on a device."""
+        return Rows(*(t.to(device) for t in (self.x, self.y, self.weight)), function=self.function)
 
     def of(self, member: int) -> "Rows":
         """Return the rows of a member of an ensemble: all have the same."""
@@ -137,6 +144,10 @@ class FoldedRows(Rows):
     def __len__(self) -> int:
         return min(map(len, self.members))
 
+    def to(self, device: torch.device) -> "FoldedRows":
+        """Return the rows on a device."""
+        return FoldedRows(super().to(device), [index.to(device) for index in self.members])
+
     def of(self, member: int) -> Rows:
         """Return the rows of a member."""
         index = self.members[member]
@@ -179,6 +190,10 @@ class LoadedRows:
             rows = torch.tensor(sum(len(weight) for _, _, weight in self.chunks()), device=self.device)
             self._length = int(parallel.total(rows))
         return self._length
+
+    def to(self, device: torch.device) -> "LoadedRows":
+        """Return the same loader, whose batches go to a device."""
+        return LoadedRows(self.loader, device, self.function)
 
     def of(self, member: int) -> "LoadedRows":
         """Return the rows of a member of an ensemble: all have the same."""
@@ -283,7 +298,7 @@ def source(name: str, data: Data, device: torch.device) -> Source:
             )
         return Rows(*(t.to(device) for t in data))
     if hasattr(data, "batches"):
-        return cast(Source, data)
+        return cast(Source, data).to(device)
     if not isinstance(data, Iterable) or isinstance(data, Tensor):
         raise ValueError(f"{name}: expected tensors (x, y) or a loader of batches, got {type(data).__name__}")
     return LoadedRows(data, device)

@@ -7,6 +7,7 @@ number of the epoch alone, so that a run that was interrupted goes on where it w
 """
 
 import copy
+import math
 import os
 import tempfile
 from collections.abc import Iterator
@@ -27,19 +28,19 @@ SAMPLED = 100_000  # rows of a sample, of all processes together
 
 
 class Store:
-    """A scratch file of rows of `n_inputs` numbers; it is gone when the process ends, however that happens."""
+    """A scratch file of inputs of one shape and their targets; it is gone when the process ends, however it does."""
 
-    def __init__(self, n_inputs: int, directory: str | None = None) -> None:
-        self.n_inputs = n_inputs
+    def __init__(self, shape: tuple[int, ...], directory: str | None = None) -> None:
+        self.shape, self.n_inputs = shape, math.prod(shape)
         self.n_rows = 0
         self._width: int | None = None
-        self._shape: tuple[int, ...] = ()
+        self._target: tuple[int, ...] = ()
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="natpn-rows-", dir=directory)  # noqa: SIM115
 
     def append(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
         """Write rows at the end, or raise an OSError if there is no room."""
-        self._shape = y.shape[1:]
-        rows = np.concatenate([x, y.reshape(len(y), -1)], 1, dtype=np.float32)
+        self._target = y.shape[1:]
+        rows = np.concatenate([x.reshape(len(x), -1), y.reshape(len(y), -1)], 1, dtype=np.float32)
         self._width = rows.shape[1]
         self._file.seek(0, os.SEEK_END)
         self._file.write(rows.data)
@@ -52,7 +53,8 @@ class Store:
         rows = torch.empty(min(stop, self.n_rows) - start, self._width)
         self._file.seek(4 * start * self._width)
         self._file.readinto(rows.numpy().data)  # type: ignore[attr-defined]
-        return rows[:, : self.n_inputs], rows[:, self.n_inputs :].reshape(len(rows), *self._shape)
+        x, y = rows[:, : self.n_inputs], rows[:, self.n_inputs :]
+        return x.reshape(len(rows), *self.shape), y.reshape(len(rows), *self._target)
 
     def __enter__(self) -> Self:
         return self
@@ -75,8 +77,6 @@ class StoredRows:
         function: What is done with inputs before they are handed out.
     """
 
-    is_table = True
-
     def __init__(
         self,
         store: Store,
@@ -89,7 +89,8 @@ class StoredRows:
         function: Function = lambda x: x,
     ) -> None:
         self.store, self.folds, self.member, self.function = store, folds, member, function
-        self.fingerprint = fingerprint
+        self.fingerprint, self.is_table = fingerprint, len(store.shape) == 1
+        self.device = torch.device("cpu")
         self._seed, self._buffer, self._epoch = seed, max(buffer, BLOCK), epoch
         self._passed: tuple[int, NDArray[np.int64]] | None = None
 
@@ -101,6 +102,12 @@ class StoredRows:
     def n_epochs(self) -> int:
         """How many epochs a pass over all rows has."""
         return max(1, round(len(self) / self._epoch))
+
+    def to(self, device: torch.device) -> "StoredRows":
+        """Return the rows, which go to a device when they are read."""
+        found = copy.copy(self)
+        found.device = device
+        return found
 
     def of(self, member: int) -> "StoredRows":
         """Return the rows that a member of an ensemble trains on."""
@@ -147,7 +154,7 @@ class StoredRows:
                 piece = slice(i * size, (i + 1) * size)
                 xs, ys = [rows[piece] for rows, _ in parts], [targets[piece] for _, targets in parts]
                 one, two = (xs[0], ys[0]) if n_members is None else (torch.stack(xs), torch.stack(ys))
-                yield self.function(one), two, torch.ones(one.shape[: 1 if n_members is None else 2])
+                yield self._handed_out(one, two, 1 if n_members is None else 2)
             left -= whole
             if not left:
                 return
@@ -186,7 +193,12 @@ class StoredRows:
     def chunks(self, n_members: int | None = None) -> Iterator[Batch]:
         """Yield a sample of this process's rows, short runs of them evenly spaced: all that is asked of it."""
         for x, y in self._sampled(SAMPLED // parallel.world_size()):
-            yield repeated((self.function(x), y, torch.ones(len(x))), n_members)
+            yield repeated(self._handed_out(x, y, 1), n_members)
+
+    def _handed_out(self, x: Tensor, y: Tensor, n_dims: int) -> Batch:
+        """Return a batch, in which every row counts the same, whose first dimensions are not those of rows."""
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        return self.function(x), y, torch.ones(x.shape[:n_dims], device=self.device)
 
     def _sampled(self, n: int) -> Iterator[tuple[Tensor, Tensor]]:
         there = -(-self.store.n_rows // RUN)
@@ -201,4 +213,4 @@ class StoredRows:
 
     def sample(self, n: int) -> Tensor:
         """Return about n inputs of this process, evenly spaced."""
-        return self.function(torch.cat([x for x, _ in self._sampled(n)])[:n])
+        return self.function(torch.cat([x for x, _ in self._sampled(n)])[:n].to(self.device))
