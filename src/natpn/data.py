@@ -89,10 +89,15 @@ class Files:
         return sum(piece.n_rows for piece in self.pieces)
 
     @property
-    def fits(self) -> bool:
-        """Whether a fit that reads all rows at once stays below `memory`."""
+    def needed(self) -> int:
+        """How many bytes a fit takes that reads all rows at once."""
         cells = [NUMBER_BYTES if pa.types.is_primitive(field.type) else TEXT_BYTES for field in self.schema]
-        return self.n_rows * sum(cells) <= self.memory
+        return self.n_rows * sum(cells)
+
+    @property
+    def fits(self) -> bool:
+        """Whether these are at most `memory`."""
+        return self.needed <= self.memory
 
     @property
     def paths(self) -> list[str]:
