@@ -11,7 +11,7 @@ from torch import Tensor
 from natpn import parallel
 from natpn.choices import check_choice
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training.batches import Data, FoldedRows, Rows, Source, folded, source
+from natpn.training.batches import Data, FoldedRows, Rows, RowSource, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
 from natpn.training.schemes import Paper, Staged
@@ -102,7 +102,7 @@ def fit(
     if isinstance(validation, Tensor):
         if not isinstance(chosen, Staged):
             raise ValueError("validation: members hold out folds in the staged scheme alone; give (x, y) for all")
-        sources: tuple[Source, Source] = folded(rows, validation, len(members))
+        sources: tuple[RowSource, RowSource] = folded(rows, validation, len(members))
     else:
         sources = rows, source("validation", validation, where)
     session = Session(

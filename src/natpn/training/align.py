@@ -45,7 +45,7 @@ from natpn import parallel
 from natpn.densities import Surprise
 from natpn.families import normal_crps
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
-from natpn.training.batches import Rows, Source
+from natpn.training.batches import Rows, RowSource
 from natpn.training.session import Session
 
 EVENT = 2.0
@@ -87,7 +87,7 @@ class Latents:
 
 
 @torch.no_grad()
-def latents(network: NaturalPosteriorNetwork, data: Source, session: Session, max_rows: int) -> Latents:
+def latents(network: NaturalPosteriorNetwork, data: RowSource, session: Session, max_rows: int) -> Latents:
     """Run the network, in evaluation mode, over this process's share of the data.
 
     About `max_rows` rows of all processes together are kept, evenly spaced.

@@ -20,7 +20,7 @@ _CHUNK = 4096
 _PREPARED = 2**28  # bytes of inputs that are prepared at once
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Where batches come from: `Rows`, `LoadedRows`, or `natpn.training.stored.StoredRows`."""
 
     is_table: bool  # whether inputs are rows of numbers
@@ -32,13 +32,13 @@ class Source(Protocol):
     def __len__(self) -> int:
         """Return how many rows all processes have together."""
 
-    def to(self, device: torch.device) -> "Source":
+    def to(self, device: torch.device) -> "RowSource":
         """Return the rows on a device."""
 
-    def of(self, member: int) -> "Source":
+    def of(self, member: int) -> "RowSource":
         """Return the rows of a member of an ensemble."""
 
-    def prepared(self, function: Function) -> "Source":
+    def prepared(self, function: Function) -> "RowSource":
         """Return the rows with a function of their inputs in place of these."""
 
     def steps(self, batch_size: int) -> int:
@@ -56,7 +56,7 @@ class Source(Protocol):
         """Return about n inputs."""
 
 
-Data = Sequence[Tensor] | Iterable[Any] | Source
+Data = Sequence[Tensor] | Iterable[Any] | RowSource
 
 
 class Rows:
@@ -244,7 +244,7 @@ def repeated(batch: Batch, n_members: int | None) -> Batch:
     return x, y, weight
 
 
-def folded(rows: Source, folds: Tensor, n_members: int) -> tuple[FoldedRows, FoldedRows]:
+def folded(rows: RowSource, folds: Tensor, n_members: int) -> tuple[FoldedRows, FoldedRows]:
     """Return the rows that members train on, and those that they hold out; a row in fold -1 no one holds out."""
     if not isinstance(rows, Rows) or folds.shape != (len(rows),) or folds.is_floating_point():
         raise ValueError(
@@ -289,7 +289,7 @@ def digest(words: Iterable[str], tensors: Iterable[Tensor]) -> str:
     return found.hexdigest()
 
 
-def source(name: str, data: Data, device: torch.device) -> Source:
+def source(name: str, data: Data, device: torch.device) -> RowSource:
     """Return where batches come from: tensors, a loader or a source, given as the argument `name`."""
     if isinstance(data, (tuple, list)):
         if len(data) not in (2, 3) or not all(isinstance(t, Tensor) for t in data):
@@ -298,7 +298,7 @@ def source(name: str, data: Data, device: torch.device) -> Source:
             )
         return Rows(*(t.to(device) for t in data))
     if hasattr(data, "batches"):
-        return cast(Source, data).to(device)
+        return cast(RowSource, data).to(device)
     if not isinstance(data, Iterable) or isinstance(data, Tensor):
         raise ValueError(f"{name}: expected tensors (x, y) or a loader of batches, got {type(data).__name__}")
     return LoadedRows(data, device)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn import parallel
-from natpn.training.batches import Source
+from natpn.training.batches import RowSource
 from natpn.training.by_hand import Adam, FlatParameters
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
@@ -58,7 +58,9 @@ class Descent:
         return self.learning_rate * (1e-4 + 0.5 * (1 + math.cos(math.pi * (step - peak) / (total - peak))))
 
 
-def descend(session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent) -> None:
+def descend(
+    session: Session, phase: str, trainee: Trainee, train: RowSource, held_out: RowSource, settings: Descent
+) -> None:
     """Train a part of the network; afterwards it is in the best state found, also if a `TrainingError` is raised."""
     if session.is_finished(phase):
         return
@@ -82,7 +84,7 @@ class _Run:
     """One descent, step by step."""
 
     def __init__(
-        self, session: Session, phase: str, trainee: Trainee, train: Source, held_out: Source, settings: Descent
+        self, session: Session, phase: str, trainee: Trainee, train: RowSource, held_out: RowSource, settings: Descent
     ) -> None:
         self.session, self.phase, self.trainee, self.settings = session, phase, trainee, settings
         with torch.no_grad():
@@ -237,7 +239,7 @@ class _Run:
 
 
 @torch.no_grad()
-def evaluate(trainee: Trainee, data: Source, session: Session) -> tuple[Tensor, float | None]:
+def evaluate(trainee: Trainee, data: RowSource, session: Session) -> tuple[Tensor, float | None]:
     """Return the mean loss of each member, and the median log-evidence if there is evidence."""
     trainee.eval()
     members = trainee.n_members

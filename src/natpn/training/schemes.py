@@ -31,7 +31,7 @@ from natpn.densities import Surprise
 from natpn.encoders import ChainEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.align import Latents, choose, divide, latents, refit_noise, set_budget, set_steepness, share_noise
-from natpn.training.batches import FoldedRows, Rows, Source
+from natpn.training.batches import FoldedRows, Rows, RowSource
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import (
     BayesianLoss,
@@ -240,7 +240,7 @@ def _held_out(session: Session, member: NaturalPosteriorNetwork, place: int) -> 
     return _said(member, session.validation.of(place), session)
 
 
-def _said(member: NaturalPosteriorNetwork, rows: Source, session: Session) -> Latents:
+def _said(member: NaturalPosteriorNetwork, rows: RowSource, session: Session) -> Latents:
     own = latents(member, rows, session, SAMPLE)
     return Latents(*(parallel.gather_rows(t) for t in (own.latent, own.raw, own.features, own.y, own.weight)))
 

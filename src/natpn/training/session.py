@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from natpn import parallel
 from natpn.families import Family
 from natpn.outputs import Kind, replacing
-from natpn.training.batches import Data, Source, digest, fingerprint
+from natpn.training.batches import Data, RowSource, digest, fingerprint
 
 FILE = "training.pt"
 _FORM = 2  # of what checkpoints hold: one of another form is another run's
@@ -56,8 +56,8 @@ class Session:
     """The common part of a run, handed from phase to phase."""
 
     network: nn.Module
-    train: Source
-    validation: Source
+    train: RowSource
+    validation: RowSource
     device: torch.device
     seed: int
     precision: parallel.Precision
