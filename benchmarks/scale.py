@@ -6,8 +6,9 @@
 `flights` are the 3,000,000 flights of the arena; beyond that they are repeated, with noise on the numbers. `lineitem`
 is made by `tpchgen-cli` (pip install tpchgen-cli). Both are written as Parquet files below the directory once. Each
 measurement is a process of its own with one thread and prints a line of JSON: `memory` reads all rows and fits them,
-`files` reads them in pieces, `two` does so in two processes by torchrun. Memory is the peak above that of the process with
-everything imported. The score is the CRPS on 20,000 rows that were never trained on. Run nothing else at the same time.
+`files` reads them in pieces, `two` does so in two processes by torchrun. Memory is the peak above that of the process
+with everything imported. The score is the CRPS on 20,000 rows that were never trained on. Run nothing else at the same
+time.
 """
 
 import argparse
