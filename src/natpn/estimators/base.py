@@ -91,7 +91,6 @@ class NatPNEstimator(DataEstimator):
 
         if self.device not in (None, "cpu", "auto"):
             raise ValueError(f"device: files are fitted on the CPU, got {self.device!r}; use 'cpu', or fit a table")
-        parallel.start(torch.device("cpu"))
         seed = parallel.gather_objects(seed)[0]  # without a random_state every process has drawn its own
         found = survey(share, isinstance(self, ClassifierMixin), seed)
         self.inputs_, self.n_features_in_ = found.inputs, len(share.features)

@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 from torch.utils.data import Dataset
 
+from natpn import parallel
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.rows import Prepared, Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
@@ -133,11 +134,15 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._fit(data, seed)
 
     def _fit_files(self, files: "Files", target: Any, seed: int) -> None:
-        """Fit on files, of which all rows are read at once if they fit into memory."""
+        """Fit on files, of which all rows are read at once if they fit into memory.
+
+        Several processes always share the rows: if each read all of them, a machine would hold them many times.
+        """
         from natpn.estimators.streaming import Share, located
 
         share = Share.of(files, target, bool(self.verbose))
-        if not files.fits:
+        parallel.start(torch.device("cpu"))
+        if not files.fits or parallel.world_size() > 1:
             self._fit_pieces(share, seed)
             return
         table, paths = share.whole()
@@ -146,7 +151,9 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit_pieces(self, share: "Share", seed: int) -> None:
         """Fit on rows that are read in pieces."""
-        raise ValueError(f"X: {type(self).__name__} reads files into memory, and there is too little; give it more")
+        raise ValueError(
+            f"X: {type(self).__name__} reads files into memory, in one process; give it more memory, and start it alone"
+        )
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:
         """Learn what inputs and targets are, and return them as training sees them."""
