@@ -30,12 +30,11 @@ def check_cluster(data: Sequence[str], how: Reading) -> list[str]:
     from natpn.ray import import_ray
 
     try:
-        ray = import_ray()
+        import_ray()
     except ImportError as error:
         raise Problem(f"--ray: {error}.") from None
     for name in ("ray", "ray.data", "ray.train"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    ray.data.DataContext.get_current().enable_progress_bars = on_terminal()
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 or not is_first_process():
         raise Problem("--ray: the cluster starts all processes; start the command without torchrun.")
     if how != Reading():
@@ -54,7 +53,7 @@ def predict_on_cluster(
     saved: SavedModel, request: Request, files: "Files", out: str, actors: int | None, address: str
 ) -> None:
     """Predict the rows of files, in blocks that are dealt to actors, and write the predictions to a new directory."""
-    from natpn.ray import predict
+    from natpn.ray import import_ray, predict
 
     if replace(saved.written, units={}) != PLAIN:
         raise Problem(
@@ -63,6 +62,7 @@ def predict_on_cluster(
     if not request.identifier:
         note("a cluster writes rows in another order; --id COLUMN keeps a column that tells them apart")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it complains that actors get the model by its store
+    import_ray().data.DataContext.get_current().enable_progress_bars = on_terminal()
     with system_errors(out):
         predict(
             saved.estimator,

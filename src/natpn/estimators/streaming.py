@@ -34,7 +34,7 @@ from natpn.training import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
 SAMPLE = 200_000
-"""Rows that show the family of targets and the quantiles of columns."""
+"""Rows that show the family of targets and the quantiles of columns; fewer if they would need much of the memory."""
 
 LEAST = 200
 """Rows that files have to have: of fewer, too few would be held out."""
@@ -181,7 +181,7 @@ def survey(share: Share, classes: bool, seed: int) -> Survey:
         ValueError: If a column cannot be used, or no row has a target.
     """
     seen, samples, found = TableParts(), [], []
-    rate = SAMPLE / share.files.n_rows
+    rate = min(SAMPLE, max(10_000, share.files.memory // (64 * len(share.features)))) / share.files.n_rows
     for _, index, part in share.parts("survey"):
         seen.add(part.select(share.features))
         found += [pc.unique(part[share.target].combine_chunks())] if classes else []
