@@ -31,6 +31,7 @@ from natpn.estimators.data import make_frame
 from natpn.estimators.streaming import Share, located
 from natpn.model.files import check
 from natpn.outputs import check_apart
+from natpn.training import TrainingError
 
 BLOCK = 262_144
 """Rows that one actor scores at once and that are written to one file, at most."""
@@ -363,7 +364,7 @@ def _cause(error: BaseException) -> BaseException:
     failures = [found for _, found in sorted(getattr(error, "worker_failures", {}).items())]
     causes = [getattr(found, "_base_exc", getattr(found, "cause", found)) for found in failures or [error]]
     for cause in causes:
-        if isinstance(cause, ValueError):
+        if isinstance(cause, (ValueError, TrainingError)):
             return ValueError(str(cause).partition("\n")[0])  # further lines are Ray's
         if isinstance(cause, OSError) and cause.errno:
             return OSError(cause.errno, os.strerror(cause.errno), cause.filename)
