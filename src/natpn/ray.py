@@ -37,6 +37,13 @@ BLOCK = 262_144
 """Rows that one actor scores at once and that are written to one file, at most."""
 
 _TURNS = 4  # blocks for each actor, at least, so that all have work until the end
+_DEATHS = {
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "NodeDiedError",
+    "OutOfMemoryError",
+    "WorkerHealthCheckFailedError",
+}
 _PATIENCE = 10.0  # seconds that a cluster has to answer
 
 Place = str | PathLike[str]
@@ -368,12 +375,11 @@ def _cause(error: BaseException) -> BaseException:
             return ValueError(str(cause).partition("\n")[0])  # further lines are Ray's
         if isinstance(cause, OSError) and cause.errno:
             return OSError(cause.errno, os.strerror(cause.errno), cause.filename)
-    for cause in causes:
-        if type(cause).__name__ in ("ActorDiedError", "ActorUnavailableError", "OutOfMemoryError", "NodeDiedError"):
-            return ValueError(
-                "workers: one of the processes died, perhaps because memory ran out; use fewer of them, or larger "
-                "machines, and start again"
-            )
+    if any(type(cause).__name__ in _DEATHS or "gloo" in str(cause) for cause in causes):  # gloo is what others lost
+        return ValueError(
+            "workers: one of the processes died, perhaps because memory ran out; use fewer of them, or larger "
+            "machines, and start again"
+        )
     return error
 
 
