@@ -1,5 +1,6 @@
 """Fits and predictions on a cluster of this machine, which has two CPUs, and on Spark."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import natpn.ray
 from clusters import ROOT, two_cpus
 from natpn import NatPNClassifier, NatPNRegressor, load
 from natpn.data import parquet
+from natpn.training import TrainingError
 
 
 def table(n: int, seed: int = 0) -> pa.Table:
@@ -282,6 +284,22 @@ def test_without_ray_the_command_that_installs_it_is_told(model, files, tmp_path
         natpn.ray.predict(model, files, tmp_path / "out")
     with pytest.raises(ImportError, match=r"pip install '\.\[ray\]'"):
         natpn.ray.fit(NatPNRegressor(), files, "rent", tmp_path / "model")
+
+
+def test_errors_of_workers_lose_what_ray_says():
+    def cause_of(*errors):
+        failure = RuntimeError("Ray's")
+        failure.worker_failures = dict(enumerate(errors))
+        return natpn.ray._cause(failure)
+
+    lost = ConnectionError("the other process is gone")
+    for error in (ValueError("x: it is wrong\nand more of Ray"), TrainingError("x: it is wrong")):
+        assert repr(cause_of(lost, error)) == "ValueError('x: it is wrong')"
+    full = cause_of(lost, OSError(errno.ENOSPC, "full", "/scratch"))
+    assert (full.errno, full.filename) == (errno.ENOSPC, "/scratch")
+    for died in (type("ActorDiedError", (Exception,), {})(), RuntimeError("[gloo/tcp/pair.cc] Connection closed")):
+        assert "workers: one of the processes died" in str(cause_of(lost, died))
+    assert str(cause_of(lost)) == "Ray's"
 
 
 def test_a_seed_is_drawn_for_all_workers():

@@ -7,6 +7,7 @@ pyarrow reads the files. What is added here is the order of the pieces, which do
 share them, and errors that name the file.
 """
 
+import errno
 import glob
 import hashlib
 import os
@@ -143,7 +144,9 @@ class Files:
                     for batch in file.iter_batches(size, [piece.group], own):
                         yield _conformed(pa.Table.from_batches([batch]), values, wanted)
             except (OSError, pa.ArrowException) as error:
+                self._check_unchanged(piece.path)  # which is then the reason
                 raise _unreadable(piece.path, error) from None
+            self._check_unchanged(piece.path)
 
     def _check_unchanged(self, path: str) -> None:
         if _stamp(path) != self.stamps[path]:
@@ -206,11 +209,15 @@ def csv(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: int =
     scratch = _Scratch()
     options = pacsv.ConvertOptions(column_types=schema, strings_can_be_null=True)
     made = []
-    for number, name in enumerate(files):
-        made.append(os.path.join(scratch.name, f"{number:06}-{os.path.basename(name)}.parquet"))
-        with _converting(name), pq.ParquetWriter(made[-1], schema) as writer:
-            for batch in pacsv.open_csv(name, convert_options=options):
-                writer.write_batch(batch.select(schema.names))
+    try:
+        for number, name in enumerate(files):
+            made.append(os.path.join(scratch.name, f"{number:06}-{os.path.basename(name)}.parquet"))
+            with _converting(name), pq.ParquetWriter(made[-1], schema) as writer:
+                for batch in pacsv.open_csv(name, convert_options=options):
+                    writer.write_batch(batch.select(schema.names))
+    except BaseException:
+        scratch.remove()
+        raise
     found = parquet(made, memory)
     # The names, sizes and times of the originals tell whether they are the same; the copies are made anew each time.
     stamps = repr([(name, _stamp(name)) for name in files])
@@ -237,7 +244,7 @@ class _Scratch:
 
     def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="natpn-csv-")
-        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+        self.remove = weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
 
 
 @contextmanager
@@ -245,6 +252,9 @@ def _converting(path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = f"scratch file in {tempfile.gettempdir()} (TMPDIR names another place)"
+            raise OSError(error.errno, os.strerror(error.errno), where) from None
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{path}: it cannot be read as CSV ({reason}); correct it, or leave it out") from None
 

@@ -7,13 +7,15 @@ Every machine needs natpn, and has to find the files under the same paths.
 """
 
 import contextlib
+import logging
 import os
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import torch
@@ -21,7 +23,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from natpn import data
+from natpn import data, parallel
 from natpn.choices import check_choice
 from natpn.estimators import load
 from natpn.estimators.base import NatPNEstimator
@@ -29,13 +31,23 @@ from natpn.estimators.data import make_frame
 from natpn.estimators.shares import FileShare, located
 from natpn.model.files import check
 from natpn.outputs import check_apart
+from natpn.training import TrainingError
 
 BLOCK = 262_144
 """Rows that one actor scores at once and that are written to one file, at most."""
 
 _TURNS = 4  # blocks for each actor, at least, so that all have work until the end
+_DEATHS = {
+    "ActorDiedError",
+    "ActorUnavailableError",
+    "NodeDiedError",
+    "OutOfMemoryError",
+    "WorkerHealthCheckFailedError",
+}
+_PATIENCE = 10.0  # seconds that a cluster has to answer
 
 Place = str | PathLike[str]
+T = TypeVar("T")
 
 
 class Scorer:
@@ -155,7 +167,7 @@ def predict(
     """
     if actors is not None and actors < 1:
         raise ValueError(f"actors: expected at least 1, got {actors!r}")
-    ray = _import_ray()
+    ray = import_ray()
     scorer = Scorer(model, coverage, columns, keep)
     files = data.parquet(_absolute(source))
     scorer.check(files.names)
@@ -251,17 +263,19 @@ def fit(
     target: str,
     out: Place,
     *,
-    workers: int = 2,
+    workers: int | None = 2,
     address: str | None = None,
 ) -> Any:
     """Fit a model on Parquet files with several processes, which share the rows, and save it.
+
+    Several processes read the rows in pieces even where all of them fit into memory; a single one reads them at once.
 
     Args:
         estimator: What to fit; it stays as it is.
         source: Parquet files, as `natpn.data.parquet` takes them.
         target: The column to predict; all others are used.
         out: The directory to save the model in.
-        workers: How many processes.
+        workers: How many processes. None is one for each CPU of the cluster, and one less if it has more than two.
         address: Of the cluster, as `ray.init` takes it. A session of Ray that has begun is used as it is.
 
     Returns:
@@ -271,31 +285,57 @@ def fit(
         ValueError: If an argument is not what is described here, or a file cannot be read.
         ImportError: If Ray is missing.
     """
-    if workers < 1:
-        raise ValueError(f"workers: expected at least 1, got {workers!r}")
-    ray = _import_ray()
-    given = _absolute(source)
-    files = data.parquet(given)
+    import_ray()
+    files = data.parquet(_absolute(source))
     FileShare.of(files, target)
     check(out, *files.paths)
-    settings = {"estimator": _for_workers(estimator), "source": given, "target": target, "out": os.path.abspath(out)}
+    run_together(
+        _fit_one, _for_workers(estimator), files, target, os.path.abspath(out), workers=workers, address=address
+    )
+    return load(out)
+
+
+def run_together(function: Callable[..., T], *arguments: Any, workers: int | None, address: str | None) -> T:
+    """Call a function in several processes that know each other, and return what the first returns.
+
+    Args:
+        function: What each process does; `natpn.parallel` says which one it is.
+        *arguments: Of the function.
+        workers: How many processes, as for `fit`.
+        address: Of the cluster, as for `fit`.
+
+    Raises:
+        ValueError: If the function raises one, a process dies, or there is no cluster.
+        ImportError: If Ray is missing.
+    """
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers: expected at least 1, got {workers!r}")
+    ray = import_ray()
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.util.queue import Queue
 
     with _session(ray, address), tempfile.TemporaryDirectory() as notes:
-        cpus = min(1.0, int(1e4 * float(ray.cluster_resources()["CPU"]) / workers) / 1e4)
+        cpus = float(ray.cluster_resources()["CPU"])
+        number = workers or max(1, int(cpus) - (cpus > 2))
+        said = Queue(actor_options={"num_cpus": 0})
         trainer = TorchTrainer(
-            _fit_one,
-            train_loop_config=settings,
+            _take_part,
+            train_loop_config={"function": function, "arguments": arguments, "said": said},
             torch_config=TorchConfig(backend="gloo"),
-            scaling_config=ScalingConfig(num_workers=workers, resources_per_worker={"CPU": cpus}),
+            scaling_config=ScalingConfig(
+                num_workers=number, resources_per_worker={"CPU": min(1.0, int(1e4 * cpus / number) / 1e4)}
+            ),
             run_config=RunConfig(storage_path=notes, name="natpn"),
         )
         try:
             trainer.fit()
+            found: T = said.get()
         except ray.train.TrainingFailedError as error:
             raise _cause(error) from None
-    return load(out)
+        finally:
+            said.shutdown(force=True)
+    return found
 
 
 def _absolute(source: Place | Sequence[Place]) -> list[str]:
@@ -313,26 +353,38 @@ def _for_workers(estimator: NatPNEstimator) -> NatPNEstimator:
     return own
 
 
-def _fit_one(settings: dict[str, Any]) -> None:
-    """Do the part of one process; Ray has made the processes known to each other."""
-    from ray.train import get_context
+def _fit_one(estimator: NatPNEstimator, files: data.Files, target: str, out: str) -> None:
+    fitted = estimator.fit(files, target)
+    if parallel.rank() == 0:
+        fitted.save(out)
 
-    fitted = settings["estimator"].fit(data.parquet(settings["source"]), settings["target"])
-    if get_context().get_world_rank() == 0:
-        fitted.save(settings["out"])
+
+def _take_part(settings: dict[str, Any]) -> None:
+    """Do the part of one process; Ray has made the processes known to each other."""
+    found = settings["function"](*settings["arguments"])
+    if parallel.rank() == 0:
+        settings["said"].put(found)
 
 
 def _cause(error: BaseException) -> BaseException:
     """Return the error that a process raised, if it is one that the user can mend, without Ray's words around it."""
     failures = [found for _, found in sorted(getattr(error, "worker_failures", {}).items())]
-    for found in failures or [error]:
-        cause = getattr(found, "_base_exc", getattr(found, "cause", found))
-        if isinstance(cause, ValueError):
+    causes = [getattr(found, "_base_exc", getattr(found, "cause", found)) for found in failures or [error]]
+    for cause in causes:
+        if isinstance(cause, (ValueError, TrainingError)):
             return ValueError(str(cause).partition("\n")[0])  # further lines are Ray's
+        if isinstance(cause, OSError) and cause.errno:
+            return OSError(cause.errno, os.strerror(cause.errno), cause.filename)
+    if any(type(cause).__name__ in _DEATHS or "gloo" in str(cause) for cause in causes):  # gloo is what others lost
+        return ValueError(
+            "workers: one of the processes died, perhaps because memory ran out; use fewer of them, or larger "
+            "machines, and start again"
+        )
     return error
 
 
-def _import_ray() -> Any:
+def import_ray() -> Any:
+    """Return the package of Ray, or raise an ImportError with the cure."""
     try:
         import ray.data
         import ray.train.torch
@@ -349,7 +401,16 @@ def _session(ray: Any, address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(address=address, log_to_driver=False)
+    host, _, port = (address or "").rpartition(":")
+    try:
+        if host and port.isdigit():
+            socket.create_connection((host, int(port)), _PATIENCE).close()  # Ray would try for minutes
+        ray.init(address=address, log_to_driver=False, logging_level=logging.getLogger("ray").level or logging.INFO)
+    except (OSError, ValueError, RuntimeError):
+        raise ValueError(
+            f"address: expected that of a Ray cluster, got {address!r}, where none answers; start one by `ray start "
+            "--head`, or take 'local' for one on this machine"
+        ) from None
     try:
         yield
     finally:

@@ -145,6 +145,14 @@ def test_rows_that_fit_into_memory_are_fitted_there(tmp_path):
     assert list(model.feature_names_in_) == ["area", "city"]
 
 
+def test_several_processes_share_rows_that_fit_into_memory(tmp_path, monkeypatch):
+    files, shared = written(tmp_path / "rents", table(120).drop(["dear"]), [100, 20], memory=2**30), []
+    monkeypatch.setattr("natpn.parallel.world_size", lambda: 2)
+    monkeypatch.setattr(NatPNRegressor, "_fit_pieces", lambda self, share, seed: shared.append(share.files))
+    NatPNRegressor().fit(files, "rent")
+    assert shared == [files]
+
+
 def test_errors_about_rows_in_memory_name_their_file(tmp_path):
     whole = table(50).drop(["dear"])
     bad = whole.set_column(0, "area", pa.array([*[50.0] * 49, np.inf]))

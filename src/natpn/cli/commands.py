@@ -7,6 +7,7 @@ Ctrl-C, 141 when the reader of a pipe went away, 1 for a mistake of natpn's own,
 import os
 import signal
 import sys
+import traceback
 import warnings
 from types import FrameType
 from typing import Any
@@ -44,7 +45,9 @@ class Group(click.Group):
         except BaseException as error:
             if "--debug" in sys.argv[1:2]:
                 raise
-            sys.exit(_exit_code(error))
+            code = _exit_code(error)
+            traceback.clear_frames(error.__traceback__)  # so that scratch files go with what needed them
+            sys.exit(code)
         # click returns the code of an early exit, as after --help, and the command's own value otherwise
         sys.exit(result if isinstance(result, int) else 0)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from natpn.cli.advice import remarks
 from natpn.cli.cell_texts import as_categories, infer, is_text, usable
+from natpn.cli.cluster import check_cluster, ray_option
 from natpn.cli.formats import Source, check_column
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
 from natpn.cli.reading import Reading, are_many, drop_option, opened, reading_options
@@ -24,6 +25,7 @@ from natpn.tabular.column_kinds import OTHER
 from natpn.tabular.texts import PLAIN, Written
 
 FEW_ROWS = 50  # with fewer, not even 10 are held out
+Told = tuple[list[str], list[str]]  # notes and lines
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -68,6 +70,8 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 @click.option(
     "--checkpoint", "checkpoint_dir", metavar="DIRECTORY", help="Where to note how far training is, and to go on from."
 )
+@ray_option
+@click.option("--workers", type=click.IntRange(1), help="With --ray: how many processes.  [default: one for each CPU]")
 def fit_command(
     data: tuple[str, ...],
     target: str,
@@ -78,6 +82,8 @@ def fit_command(
     category: tuple[str, ...],
     how: Reading,
     memory: str,
+    ray: str | None,
+    workers: int | None,
     **options: Any,
 ) -> None:
     """Fit a model to DATA, a CSV, Parquet or Excel file (- reads standard input).
@@ -93,14 +99,21 @@ def fit_command(
       natpn fit flats.csv --target rent --drop id --out rent
       natpn fit trips/ --target fare --out fare --checkpoint fare-run
       torchrun --nproc-per-node 4 -m natpn fit trips/ --target fare --out fare
+      natpn fit /shared/trips/ --target fare --out /shared/fare --ray auto
     """
     most = bytes_of(memory)
+    if ray is not None:
+        data = tuple(check_cluster(data, how))
+        if options["device"] not in ("auto", "cpu"):
+            raise Problem(f"--device {options['device']}: a cluster fits on CPUs; leave --device or --ray out.")
+    elif workers is not None:
+        raise Problem("--workers: it says how many processes a cluster runs; say --ray, too, or use torchrun.")
     if "-" in data and len(data) > 1:
         raise Problem("Standard input cannot be one of several files; give files.")
     if data[0] == "-" and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise Problem("Several processes cannot share standard input; give torchrun a file.")
     said = said_classes(task or ("classes" if target in category else None), family)
-    in_files = are_many(data) or _is_large(data[0], most)
+    in_files = ray is not None or are_many(data) or _is_large(data[0], most)
     if in_files and how != Reading():
         raise Problem("Options that say how values are written are for single files; leave them out.")
     if is_first_process():
@@ -111,7 +124,16 @@ def fit_command(
     else:
         rows = _rows_of_table(data[0], how, target, drop, category, said, family)
     options["ensemble_size"] = options["ensemble_size"] or "auto"
-    train(rows, options | ({} if rows.is_classes else {"family": family}), out)
+    options |= {} if rows.is_classes else {"family": family}
+    if ray is not None:
+        _train_on_cluster(rows, options, out, workers, ray)
+        return
+    from natpn import parallel
+
+    try:
+        train(rows, options, out)
+    finally:
+        parallel.stop()
 
 
 def bytes_of(size: str) -> int:
@@ -252,39 +274,67 @@ def read_training(
 
 def train(rows: TrainingRows, options: dict[str, Any], out: str) -> SavedModel | None:
     """Fit a model with parameters of the estimator, save it, tell its scores and return it, in the first process."""
+    saved, told = _fitted(rows, options, out)
+    if saved is not None:
+        _tell(told, out)
+    return saved
+
+
+def _fitted(rows: TrainingRows, options: dict[str, Any], out: str) -> tuple[SavedModel | None, Told]:
+    """Fit a model, and save it in the first process; return it there, with what to tell: notes and lines."""
     import torch
 
-    from natpn import parallel
     from natpn.estimators import NatPNClassifier, NatPNRegressor
 
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(1)  # more do not make tables quicker, and on a busy machine wait for each other
     model = (NatPNClassifier if rows.is_classes else NatPNRegressor)(**options, verbose=int(on_terminal()))
-    try:
-        # The family is told below.
-        with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()):
-            warnings.filterwarnings("default", category=UserWarning, module="natpn")
-            model.fit(rows.X, rows.y)
-    finally:
-        parallel.stop()
-    for warning in told:
-        note(str(warning.message))
+    # The family is told below.
+    with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()):
+        warnings.filterwarnings("default", category=UserWarning, module="natpn")
+        model.fit(rows.X, rows.y)
     if not is_first_process():
-        return None
+        return None, ([], [])
+    notes = [str(warning.message) for warning in told]
     model.verbose = 0
     fitted = None if rows.in_files else targets_digest(rows.y)
     saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written)
     lines = list(_summary(saved, rows, options.get("family") == "auto"))
     write_model(saved)
-    for line in lines:
-        say(line)
     if not rows.in_files and len(rows.y) < FEW_ROWS:
-        note(
+        notes.append(
             f"{len(rows.y)} rows are few: scores of {len(model.held_out_) or len(rows.y)} rows say little, and "
             f"intervals and alarms are rough below {FEW_ROWS}; add rows, or try the model on others with natpn evaluate"
         )
+    return saved, (notes, lines)
+
+
+def _tell(told: Told, out: str) -> None:
+    """Print the notes and the lines about a model, and where it is."""
+    notes, lines = told
+    for remark in notes:
+        note(remark)
+    for line in lines:
+        say(line)
     say(f"model   {out}")
-    return saved
+
+
+def _train_on_cluster(rows: TrainingRows, options: dict[str, Any], out: str, workers: int | None, address: str) -> None:
+    """Fit a model in the processes of a cluster, each as one that torchrun starts, and tell what the first found."""
+    from natpn.ray import run_together
+
+    if options["checkpoint_dir"] is not None:
+        options |= {"checkpoint_dir": os.path.abspath(options["checkpoint_dir"])}
+    told = run_together(_take_part, rows, options, os.path.abspath(out), workers=workers, address=address)
+    _tell(told, out)
+
+
+def _take_part(rows: TrainingRows, options: dict[str, Any], out: str) -> Told:
+    """Do the part of one process of a cluster, which knows no errors of the command line."""
+    try:
+        return _fitted(rows, options, out)[1]
+    except click.ClickException as error:
+        raise ValueError(error.format_message()) from None
 
 
 def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[str]:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from natpn import outputs
+from natpn.cli.cluster import check_cluster, predict_on_cluster, ray_option
 from natpn.cli.formats import FileOfMany
 from natpn.cli.model_files import Request, SavedModel, check_categories, read_model
 from natpn.cli.reading import Reading, are_many, drop_option, is_glob, opened, reading_options
@@ -89,10 +90,13 @@ def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
 @click.option("--columns", metavar="A,B,…", callback=_read_columns, help="Write only these columns of the predictions.")
-@click.option("--jobs", type=click.IntRange(min=1), help="How many processes predict files.  [default: 1]")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), help="How many processes predict.  [default: 1; with --ray one for each CPU]"
+)
 @click.option(
     "--shard", metavar="I/N", callback=_read_shard, help="Predict every N-th file from the I-th, counted from 0."
 )
+@ray_option
 def predict_command(
     model: str,
     data: tuple[str, ...],
@@ -101,6 +105,7 @@ def predict_command(
     form: str | None,
     jobs: int | None,
     shard: tuple[int, int] | None,
+    ray: str | None,
     **asked: Any,
 ) -> None:
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
@@ -118,12 +123,23 @@ def predict_command(
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
       natpn predict rent flats/ --out predictions/ --jobs 4
+      natpn predict /shared/rent /shared/flats/ --id flat --out /shared/predictions/ --ray auto
     """
     request = Request(**asked)
-    if are_many(data):
+    if ray is not None:
+        data = tuple(check_cluster(data, how))
+        if shard is not None:
+            raise Problem("--shard: the cluster divides the rows itself; leave --shard or --ray out.")
+    if ray is not None or are_many(data):
         if form == "csv":
             raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
-        _predict_many(Worker(model, request, how), read_model(model), data, out, jobs or 1, shard or (0, 1))
+        worker, saved = Worker(model, request, how), read_model(model)
+        first = _check_many(worker, saved, data, out)
+        if ray is not None:
+            predict_on_cluster(saved, request, first.files, out, jobs, ray)
+            say(f"{_count(len(first.files.paths))} with {first.files.n_rows:,} rows predicted into {out}.")
+        else:
+            _predict_many(worker, saved, first, data, out, jobs or 1, shard or (0, 1))
         return
     for option, value in (("jobs", jobs), ("shard", shard)):
         if value is not None:
@@ -217,12 +233,8 @@ class Worker:
                     pipe.send(_sendable(error, task.path))
 
 
-def _predict_many(
-    worker: Worker, saved: SavedModel, data: Sequence[str], out: str, jobs: int, shard: tuple[int, int]
-) -> None:
-    """Predict directories, globs and files into a directory, by some processes, and only a part of all files."""
-    from tqdm import tqdm
-
+def _check_many(worker: Worker, saved: SavedModel, data: Sequence[str], out: str) -> FileOfMany:
+    """Return the first of many files, with all of them, or raise if they cannot be predicted into a directory."""
     from natpn.data import parquet
 
     if out == "-":
@@ -236,7 +248,22 @@ def _predict_many(
     first = worker.open(files, saved)
     check_categories(saved, first, worker.request.match(saved, first))
     worker.request.predict_nothing(saved, first)  # which refuses what all files would be refused for
-    tasks = _tasks(worker, saved, files, data, out)[shard[0] :: shard[1]]
+    return first
+
+
+def _predict_many(
+    worker: Worker,
+    saved: SavedModel,
+    first: FileOfMany,
+    data: Sequence[str],
+    out: str,
+    jobs: int,
+    shard: tuple[int, int],
+) -> None:
+    """Predict directories, globs and files into a directory, by some processes, and only a part of all files."""
+    from tqdm import tqdm
+
+    tasks = _tasks(worker, saved, first.files, data, out)[shard[0] :: shard[1]]
     left = [task for task in tasks if not task.is_done()]
     n_rows = sum(task.files.n_rows for task in left)
     with tqdm(None, "predict", n_rows, leave=False, disable=not on_terminal(), unit=" rows", unit_scale=True) as bar:

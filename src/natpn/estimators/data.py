@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_feature_names, check_is_fitted, validate_data
 from torch.utils.data import DataLoader, Dataset
 
+from natpn import parallel
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.rows import Prepared, Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
 from natpn.families import Family
@@ -121,7 +122,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             self._fit_rows(X, y, seed, sample_weight, X_val, y_val)
         elif sample_weight is not None or X_val is not None or y_val is not None:
             raise ValueError(f"X: {share.kind} have no sample_weight, X_val and y_val; leave them out, or give arrays")
-        elif share.fits:
+        elif share.fits and parallel.world_size() == 1:  # several processes would each hold all rows
             from natpn.estimators.shares import located
 
             rows, targets, paths = share.whole()
@@ -137,12 +138,13 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             return None
         from natpn.estimators.shares import FileShare, LoaderShare
 
-        if is_files(X):
-            return FileShare.of(X, y, bool(self.verbose))
-        if y is not None:
-            raise ValueError("y: a torch data set brings its own targets, so y should be None")
-        share = LoaderShare.of(X, bool(self.verbose))
-        return None if share.fits else share
+        if not is_files(X):
+            if y is not None:
+                raise ValueError("y: a torch data set brings its own targets, so y should be None")
+            share = LoaderShare.of(X, bool(self.verbose))
+            return None if share.fits else share
+        parallel.start(torch.device("cpu"))
+        return FileShare.of(X, y, bool(self.verbose))
 
     def _fit_rows(
         self, X: Any, y: Any, seed: int, sample_weight: ArrayLike | None = None, X_val: Any = None, y_val: Any = None
@@ -155,7 +157,7 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _fit_pieces(self, share: "Share", seed: int) -> None:
         """Fit on rows that are read in pieces."""
         raise ValueError(
-            f"X: {type(self).__name__} fits rows in memory, got {share.n_rows:,}, which are more; give fewer of them"
+            f"X: {type(self).__name__} reads all rows into memory, in one process; give fewer, and start it alone"
         )
 
     def _prepare(self, X: Any, y: Any, sample_weight: ArrayLike | None, X_val: Any, y_val: Any, seed: int) -> Prepared:

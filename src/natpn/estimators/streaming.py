@@ -28,7 +28,7 @@ from natpn.training import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
 SAMPLE = 200_000
-"""Rows that show the family of targets and the quantiles of columns."""
+"""Rows that show the family of targets and the quantiles of columns; fewer if they would need much of the memory."""
 
 LEAST = 200
 """Rows that there have to be: of fewer, too few would be held out."""
@@ -72,7 +72,7 @@ def survey(share: Share, inputs: Inputs, classes: bool, seed: int) -> Survey:
     """
     seen, samples = inputs.parts(), []
     labels: dict[Any, None] = {}
-    rate = SAMPLE / share.n_rows
+    rate = min(SAMPLE, max(10_000, share.memory // (64 * share.n_features))) / share.n_rows
     for part in share.parts("survey"):
         with located(part.where):
             seen.add(part.X)

@@ -6,6 +6,7 @@ that progress, validation and checkpoints come as often as for smaller data; the
 number of the epoch alone, so that a run that was interrupted goes on where it was.
 """
 
+import contextlib
 import copy
 import math
 import os
@@ -35,6 +36,7 @@ class Store:
         self.n_rows = 0
         self._width: int | None = None
         self._target: tuple[int, ...] = ()
+        self._directory = directory or tempfile.gettempdir()
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="natpn-rows-", dir=directory)  # noqa: SIM115
 
     def append(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
@@ -42,8 +44,13 @@ class Store:
         self._target = y.shape[1:]
         rows = np.concatenate([x.reshape(len(x), -1), y.reshape(len(y), -1)], 1, dtype=np.float32)
         self._width = rows.shape[1]
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(rows.data)
+        try:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(rows.data)
+            self._file.flush()
+        except OSError as error:
+            where = f"scratch file in {self._directory} (TMPDIR names another place)"
+            raise OSError(error.errno, error.strerror, where) from None
         self.n_rows += len(rows)
 
     def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
@@ -60,7 +67,8 @@ class Store:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what did not fit is written once more, and is not needed
+            self._file.close()
 
 
 class StoredRows:
