@@ -24,7 +24,7 @@ from natpn.estimators import streaming
 from natpn.training import stored
 
 streaming.SAMPLE, streaming.HELD_OUT, streaming.EPOCH, stored.SAMPLED = 10_000, 2_000, 10_000, 5_000
-natpn.data._NUMBER = 1_000  # so that little data is read in pieces, too
+natpn.data.NUMBER_BYTES = 1_000  # so that little data is read in pieces, too
 for name in ("small", "large"):
     arguments = [argument.replace("DATA", name) for argument in sys.argv[1:]]
     try:

@@ -44,13 +44,13 @@ def rent_model(tmp_path_factory):
 @pytest.fixture(params=["pieces", "memory"])
 def way(request, monkeypatch):
     """Read files in pieces, as if they were more than fits into memory, or at once."""
-    monkeypatch.setattr("natpn.data._NUMBER", 10**6 if request.param == "pieces" else 40)
+    monkeypatch.setattr("natpn.data.NUMBER_BYTES", 10**6 if request.param == "pieces" else 40)
     return request.param
 
 
 @pytest.fixture
 def pieces(monkeypatch):
-    monkeypatch.setattr("natpn.data._NUMBER", 10**6)
+    monkeypatch.setattr("natpn.data.NUMBER_BYTES", 10**6)
 
 
 def fit(data, out, *options):
