@@ -62,7 +62,7 @@ class Model:
         """Return the model of a trained network, which is frozen here.
 
         Tables are predicted in float64, where the answer to a row does not depend on the rows beside it. The encoder of
-        more than `MAX_ROWS` rows calculates in float32: there that holds to 10⁻⁵ (`docs/numerics.md`).
+        more than `MAX_ROWS` rows calculates in float32: there that holds to 2·10⁻⁵ (`docs/numerics.md`).
         """
         network.eval().requires_grad_(False)
         if inputs.kind == "table" and next(network.parameters()).device.type != "mps":
@@ -173,8 +173,7 @@ class Model:
         evidence = [self.member(i).answer_encoded(encoded).log_evidence for i in range(len(self.members))]
         return replace(self, calibration=Calibration.of_folds(np.stack(evidence), folds.numpy()))
 
-    # The quick network and the one for many rows are copies of the network, and the first holds functions, which cannot be
-    # pickled.
+    # The networks for few and for many rows are copies, and the first holds functions, which cannot be pickled.
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
