@@ -84,6 +84,9 @@ def test_parquet_keeps_all_rows_in_large_groups(classes, tmp_path, monkeypatch):
     found = pyarrow.parquet.ParquetFile(tmp_path / "out.parquet")
     assert found.metadata.num_row_groups == 2
     assert found.read()["flat"].to_pylist() == [f"f{i}" for i in range(100)] * 100
+    for place, field in enumerate(found.schema_arrow):  # texts repeat, numbers hardly
+        has_dictionary = found.metadata.row_group(0).column(place).has_dictionary_page
+        assert has_dictionary == pyarrow.types.is_string(field.type) or field.name == "novel"
 
 
 def test_spaces_around_categories_count_in_parquet_alone(tmp_path):

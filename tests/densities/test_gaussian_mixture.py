@@ -80,6 +80,16 @@ def test_agrees_with_scipy(dim: int) -> None:
     np.testing.assert_allclose(density(z).detach().numpy(), logsumexp(parts, axis=0), rtol=1e-8)
 
 
+@pytest.mark.parametrize("rows", [0, 1, 500, 2500])
+def test_many_rows_in_chunks_agree_with_the_plain_sum(rows: int) -> None:
+    density = GaussianMixture(32, 20).double().requires_grad_(False)
+    u = 10 ** torch.linspace(-1, 4, rows, dtype=torch.float64)[:, None] * torch.randn(rows, 32, dtype=torch.float64)
+    theta, (i, j) = density._coefficients(), torch.triu_indices(32, 32)
+    plain = torch.logsumexp(torch.cat([torch.ones(rows, 1), u, u[:, i] * u[:, j]], 1) @ theta.T, 1)
+    with torch.no_grad():
+        torch.testing.assert_close(em.log_density(u, theta), plain, rtol=1e-12, atol=1e-9)
+
+
 def test_recovers_a_known_mixture() -> None:
     z, centre, label = clusters(6000, 5, 4, spread=8)
     density = GaussianMixture(4, n_components=5)

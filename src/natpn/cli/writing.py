@@ -229,11 +229,14 @@ class TableWriter:
     def write(self, table: Any) -> None:
         """Write a table."""
         if self._parquet:
+            import pyarrow as pa
             import pyarrow.parquet as pq
 
             if self._mark is not None:
                 table = table.replace_schema_metadata({_MARK: self._mark})
-            self._writer = self._writer or pq.ParquetWriter(self._file, table.schema)
+            if self._writer is None:  # a dictionary of numbers that hardly repeat takes time, and makes files larger
+                repeated = [f.name for f in table.schema if not pa.types.is_floating(f.type)]
+                self._writer = pq.ParquetWriter(self._file, table.schema, use_dictionary=repeated)
             self._held.append(table)
             if sum(part.num_rows for part in self._held) >= GROUP:
                 self._write_group()

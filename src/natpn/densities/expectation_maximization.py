@@ -32,6 +32,7 @@ _CACHE = 2**18  # numbers: the features of a chunk of rows stay in cache
 _LLOYD = 10
 _BISECTIONS = 48
 _EMPTY = 1e-6  # rows: a component with less is gone
+_LOWEST = -80.0  # the exponential of less adds nothing to 1
 _FEW = 128  # rows below which more calls cost more than more passes over memory
 
 
@@ -108,7 +109,8 @@ def _chunk(dim: int) -> int:
 
 def log_density(z: Tensor, theta: Tensor) -> Tensor:
     """Return the log-density of each row, (N,), from natural coefficients."""
-    size = _chunk(z.shape[1])
+    size = 2 * _chunk(z.shape[1])  # a larger one, as nothing else is kept in the cache
+    size = -(-len(z) // -(-len(z) // size)) if len(z) else 1  # even ones
     # All chunks use the same memory: new memory would be fetched page by page, and is not in the cache.
     memory = None if z.requires_grad or theta.requires_grad or len(z) <= size else z.new_empty(theta.shape[1], size)
     return torch.cat([log_density_at_once(rows, theta, memory) for rows in torch.split(z, size)])
@@ -116,7 +118,11 @@ def log_density(z: Tensor, theta: Tensor) -> Tensor:
 
 def log_density_at_once(z: Tensor, theta: Tensor, memory: Tensor | None = None) -> Tensor:
     """Return the same without chunks: for few rows, and for graphs that take any number of them."""
-    return (theta @ _features(z, memory)).logsumexp(0)
+    scores = theta @ _features(z, memory)
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return scores.logsumexp(0)
+    top = scores.amax(0)  # the same in place, without numbers so small that processors take many times as long
+    return scores.sub_(top).clamp_(min=_LOWEST).exp_().sum(0).log_().add_(top)
 
 
 def sufficient_statistics(

@@ -230,8 +230,8 @@ def _size(func: Any, args: Any, kwargs: dict[str, Any]) -> int:
     if len(shapes) < 2:
         return 0
     try:
-        return prod(torch.broadcast_shapes(*shapes))
-    except RuntimeError:  # as of a matrix product
+        return prod(np.broadcast_shapes(*shapes))  # torch's imports sympy, which takes a second
+    except ValueError:  # as of a matrix product
         return 0
 
 

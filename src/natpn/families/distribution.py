@@ -152,9 +152,11 @@ class Distribution(torch.distributions.Distribution, ABC):
         return x if x.dtype == self.dtype else torch.where(x.isinf(), x.to(self.dtype), narrow(x, self.dtype))
 
     def _check_broadcast(self, shape: torch.Size) -> None:
+        # torch's function imports sympy, which takes most of a second, but is the one that compilers know
+        broadcast_shapes = torch.broadcast_shapes if torch.compiler.is_compiling() else np.broadcast_shapes
         try:
-            torch.broadcast_shapes(shape, self.batch_shape)
-        except RuntimeError:
+            broadcast_shapes(shape, self.batch_shape)
+        except (RuntimeError, ValueError):
             raise ValueError(
                 f"value: expected a shape that broadcasts with the batch shape {tuple(self.batch_shape)}, "
                 f"got {tuple(shape)}"
