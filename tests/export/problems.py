@@ -51,12 +51,7 @@ def questions(n: int, sound: np.ndarray = ROWS) -> np.ndarray:
 
 
 def expected(model, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Return what the estimator says, by the names of a graph's outputs; of few rows at a time, so in float64."""
-    parts = [_expected(model, rows[start : start + 200]) for start in range(0, len(rows), 200)]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _expected(model, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what the estimator says, by the names of a graph's outputs."""
     distribution = model.predict_dist(rows)
     answers = {
         "log_evidence": model.score_samples(rows),

@@ -61,8 +61,7 @@ class Model:
     ) -> Self:
         """Return the model of a trained network, which is frozen here.
 
-        Tables are predicted in float64, where the answer to a row does not depend on the rows beside it. The encoder of
-        more than `MAX_ROWS` rows calculates in float32: there that holds to 2·10⁻⁵ (`docs/numerics.md`).
+        Tables are predicted in float64, where the answer to a row does not depend on the rows beside it.
         """
         network.eval().requires_grad_(False)
         if inputs.kind == "table" and next(network.parameters()).device.type != "mps":
@@ -96,8 +95,6 @@ class Model:
         """Return the evidence for encoded rows, in training's units."""
         if self._quick is not None and len(x) <= MAX_ROWS:
             return self._quick(x.double().numpy())
-        if self._many is not None:
-            return self._many.see(x)
         parameter = next(self.network.parameters())
         return self.network.see(x.to(parameter.device, parameter.dtype))
 
@@ -124,10 +121,6 @@ class Model:
     @cached_property
     def _quick(self) -> Quick | None:
         return self.network.quick()
-
-    @cached_property
-    def _many(self) -> Network | None:
-        return self.network.for_many()
 
     @property
     def members(self) -> list[NaturalPosteriorNetwork]:
@@ -173,7 +166,7 @@ class Model:
         evidence = [self.member(i).answer_encoded(encoded).log_evidence for i in range(len(self.members))]
         return replace(self, calibration=Calibration.of_folds(np.stack(evidence), folds.numpy()))
 
-    # The networks for few and for many rows are copies, and the first holds functions, which cannot be pickled.
+    # The quick network is a copy of the network, and holds functions, which cannot be pickled.
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

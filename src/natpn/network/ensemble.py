@@ -96,12 +96,6 @@ class NaturalPosteriorEnsemble(nn.Module):
         """Return `see` as a function of a few rows (see `NaturalPosteriorNetwork.quick`)."""
         return quick_way(self._networks, self.combine)
 
-    def for_many(self) -> "NaturalPosteriorEnsemble | None":
-        """Return a copy for many rows (see `NaturalPosteriorNetwork.for_many`)."""
-        found = [member.for_many() for member in self._networks]
-        known = [member for member in found if member is not None]
-        return NaturalPosteriorEnsemble(known, self.combination).eval() if len(known) == len(found) else None
-
 
 def _alike(modules: Sequence[nn.Module | None]) -> bool:
     """Say whether modules without parameters do the same, because they are of one type and have the same buffers."""

@@ -9,7 +9,6 @@ Far from the training data p falls to 0, n with it, and the posterior is the pri
 """
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, cast
 
@@ -265,17 +264,6 @@ class NaturalPosteriorNetwork(nn.Module):
         The network has to be frozen, in evaluation mode, in float64 and on the CPU.
         """
         return quick_way([self], lambda chi, log_n: self.family.evidence(chi[0], log_n[0]))
-
-    def for_many(self) -> "NaturalPosteriorNetwork | None":
-        """Return a copy for many rows whose encoder is in float32, if there is a quick way for few.
-
-        Latents then differ by 10⁻⁶. The density stays in float64, since its quadratic form cancels.
-        """
-        if self._said_in_numpy() is None:
-            return None
-        made = copy.deepcopy(self)
-        made.encoder.float()
-        return made
 
 
 def quick_way(members: list[NaturalPosteriorNetwork], combine: Callable[[Tensor, Tensor], Evidence]) -> Quick | None:
