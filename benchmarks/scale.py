@@ -148,7 +148,11 @@ def score_all(place: Path, rows: int) -> None:
         train = {name: rng.normal(size=3_000) for name in columns}
         NatPNRegressor(random_state=0).fit(pa.table(train), sum(train.values()) + rng.normal(size=3_000)).save(model)
     natpn = [sys.executable, "-m", "natpn", "predict", str(model), str(inputs)]
-    ways = {"one process": [*natpn, "--jobs", "1"], "two processes": [*natpn, "--jobs", "2"]}
+    ways = {
+        "one process": [*natpn, "--jobs", "1"],
+        "two processes": [*natpn, "--jobs", "2"],
+        "two actors of Ray": [*natpn, "--ray", "local", "--jobs", "2"],
+    }
     for name, command in ways.items():
         out = place / "scored"
         shutil.rmtree(out, ignore_errors=True)

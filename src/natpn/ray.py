@@ -27,7 +27,7 @@ from natpn import data, parallel
 from natpn.choices import check_choice
 from natpn.estimators import load
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.data import make_frame
+from natpn.estimators.data_estimator import make_frame
 from natpn.estimators.shares import FileShare, located
 from natpn.model.files import check
 from natpn.outputs import check_apart

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers, targets
-from natpn.estimators import data
+from natpn.estimators import data_estimator
 
 LIBRARIES = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
 KINDS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}
@@ -71,9 +71,9 @@ def test_an_array_gives_a_frame_of_what_is_installed(monkeypatch):
     X, y = numbers(40)
     model = clone(REGRESSOR).fit(X, y)
     assert isinstance(model.predict_frame(X), pd.DataFrame)
-    monkeypatch.setattr(data, "find_spec", lambda name: name == "pyarrow")
+    monkeypatch.setattr(data_estimator, "find_spec", lambda name: name == "pyarrow")
     assert isinstance(model.predict_frame(X), pa.Table)
-    monkeypatch.setattr(data, "find_spec", lambda name: None)
+    monkeypatch.setattr(data_estimator, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match="pip install pandas"):
         model.predict_frame(X)
 

@@ -212,7 +212,7 @@ def test_pictures_that_do_not_fit_into_memory(small, monkeypatch, form):
         "shuffled loader": DataLoader(TensorDataset(x, y), batch_size=50, shuffle=True),
         "stream": Stream(x, y),
     }[form]
-    monkeypatch.setattr("natpn.estimators.data.read_dataset", None)  # which would read all of it
+    monkeypatch.setattr("natpn.estimators.data_estimator.read_dataset", None)  # which would read all of it
     model = NatPNClassifier(encoder=lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 16)), max_epochs=3).fit(data)
     assert model.n_rows_ == len(x)
     assert model.classes_.tolist() == [0, 1]

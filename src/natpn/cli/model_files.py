@@ -191,7 +191,7 @@ class Request:
 
     def _frame(self, found: Any, table: Any, batch: Any) -> Any:
         """Return predictions as a table, with the column that names their rows before them."""
-        from natpn.estimators.data import make_frame
+        from natpn.estimators.data_estimator import make_frame
 
         frame, name = make_frame(found, table).slice(0, batch.num_rows), self.identifier
         if not name:

@@ -1,7 +1,8 @@
 """What classifier and regressor share: parameters, the fit, and what is asked of the fitted model.
 
-A fit takes these steps: inputs and targets → tensors (`data`, `classifier`, `regressor`), a network (`building`),
-training (`natpn.training`), and the calibration on held-out rows. It leaves a `natpn.model.Model`, which answers.
+A fit takes these steps: inputs and targets → tensors (`data_estimator`, with `classifier` or `regressor`), a network
+(`building`), training (`natpn.training`), and the calibration on held-out rows. It leaves a `natpn.model.Model`, which
+answers.
 """
 
 import copy
@@ -22,7 +23,7 @@ from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import build, is_paper
-from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.data_estimator import DataEstimator, Floats
 from natpn.estimators.rows import Prepared
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from natpn.estimators.arrays import read_targets
 from natpn.estimators.base import NatPNEstimator
-from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.data_estimator import DataEstimator, Floats
 from natpn.model import Labels
 from natpn.model.answers import ClassPredictive, encode_labels
 

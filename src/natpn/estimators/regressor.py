@@ -15,7 +15,7 @@ from natpn.encoders.base import EncoderChoice
 from natpn.estimators.arrays import read_numbers
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.building import is_paper
-from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.data_estimator import DataEstimator, Floats
 from natpn.evidence import Evidence
 from natpn.families import FAMILIES, Family, has_vectors
 from natpn.model import Model, Units

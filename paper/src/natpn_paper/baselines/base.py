@@ -19,7 +19,7 @@ from natpn.choices import check_choice
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classifier import ClassTargets
-from natpn.estimators.data import DataEstimator, Floats
+from natpn.estimators.data_estimator import DataEstimator, Floats
 from natpn.estimators.regressor import NumberTargets
 from natpn.estimators.rows import Prepared
 from natpn.families import Distribution

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from natpn.estimators.data import Floats
+from natpn.estimators.data_estimator import Floats
 from natpn.families import Distribution
 from natpn.model.answers import ClassPredictive, Columns, Predictive, as_floats
 
