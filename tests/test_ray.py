@@ -228,8 +228,6 @@ def test_two_workers_fit_one_model(cluster, tmp_path, no_hang):
     predicted = model.predict(test.select(["city", "area"]))
     np.testing.assert_array_equal(predicted, load(tmp_path / "model").predict(test.select(["city", "area"])))
     assert np.sqrt(np.mean((predicted - test["rent"].to_numpy()) ** 2)) < 90  # the noise is 40, the spread 330
-    again = natpn.ray.fit(estimator, tmp_path / "rents.parquet", "rent", tmp_path / "again")
-    np.testing.assert_array_equal(predicted, again.predict(test.select(["city", "area"])))
 
 
 @pytest.mark.slow

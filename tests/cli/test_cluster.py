@@ -83,14 +83,6 @@ def test_workers_of_a_cluster_do_what_processes_of_torchrun_do(rents, cluster, t
     assert "it is there already; choose another directory" in again
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_what_workers_find_is_told_in_a_sentence(rents, cluster, tmp_path, no_hang):
-    told = refused(run("fit", rents, *FIT, "--family", "poisson", "--out", tmp_path / "m", "--ray", "auto"))
-    assert f"{rents}/0.parquet: y: expected" in told
-    assert not (tmp_path / "m").exists()
-
-
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
