@@ -101,6 +101,7 @@ def test_fits_that_a_cluster_cannot_do(rents, tmp_path, monkeypatch, data, optio
     (rents.parent / "texts").mkdir(exist_ok=True)
     (rents.parent / "texts" / "a.csv").write_text("area,rent\n1,2\n")
     monkeypatch.chdir(rents.parent)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)  # a session of another test would be used as it is
     told = refused(run("fit", data, "--target", "rent", "--out", tmp_path / "m", "--ray", "auto", *options))
     assert re.search(message, told), told
     assert not (tmp_path / "m").exists()
