@@ -92,9 +92,9 @@ class _Run:
         parallel.synchronise(trainee)
         self.flat = FlatParameters((p for p in trainee.parameters() if p.requires_grad), trainee.n_members)
         self.optimiser = Adam(self.flat.value, settings.penalty)
-        self.module = parallel.distributed(trainee, session.device)
-        alone = parallel.world_size() == 1 and session.precision == "float32"
-        self.by_hand = trainee.by_hand(self.flat) if alone and train.is_table else None
+        plain = session.precision == "float32" and train.is_table
+        self.by_hand = trainee.by_hand(self.flat) if plain else None
+        self.module = trainee if self.by_hand else parallel.distributed(trainee, session.device)
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
         self.total = settings.epochs * train.steps(settings.batch_size)
@@ -173,7 +173,7 @@ class _Run:
         if self.by_hand is not None:
             share = weight * (1 / count) if members is None else weight * (1 / count)[:, None]
             losses, gradient = self.by_hand(x, y, share)
-            return (_per_row(losses, members) * weight).sum(1) / count, gradient
+            return (_per_row(losses, members) * weight).sum(1) / count, parallel.total(gradient)
         with parallel.autocast(self.session.device, self.session.precision):
             losses = self.module(x, y)
         loss = (_per_row(losses, members) * weight).sum(1) / count
