@@ -49,17 +49,29 @@ class Part:
     keys: Callable[[], Keys]
 
 
+@dataclass(frozen=True, kw_only=True)
 class Share(ABC):
-    """The rows that this process reads of all."""
+    """The rows that this process reads of all.
 
-    features: list[str] | None  # the names of the columns, if they have any
-    n_features: int  # how many numbers or cells an input has
-    n_dims: int  # dimensions of an array of rows
-    n_rows: int  # of all processes
-    memory: int  # bytes that a fit may use
-    progress: bool  # whether to show how far it is
-    kind: ClassVar[str]  # in errors: what they are
-    what: str  # and their targets
+    Attributes:
+        features: The names of the columns; None if they have none.
+        n_features: How many cells or numbers an input has.
+        n_dims: The dimensions of an array of rows.
+        n_rows: How many rows all processes have.
+        memory: How many bytes a fit may use.
+        what: What errors call a target.
+        progress: Whether to show how far it is.
+    """
+
+    features: list[str] | None
+    n_features: int
+    n_dims: int
+    n_rows: int
+    memory: int
+    what: str
+    progress: bool
+
+    kind: ClassVar[str]  # what errors call all of it
 
     @property
     @abstractmethod
@@ -98,22 +110,21 @@ class Share(ABC):
             warnings.warn(f"{missing:,} of {self.n_rows:,} rows have no {self.what} and are left out", stacklevel=7)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileShare(Share):
     """The rows of files.
 
     Attributes:
         files: The files.
+        features: The columns to predict from.
         target: The column to predict.
     """
 
     kind = "files"
-    n_dims = 2
 
     files: Files
     features: list[str]
     target: str
-    progress: bool = False
 
     @classmethod
     def of(cls, files: Files, target: Any, progress: bool = False) -> "FileShare":
@@ -131,27 +142,17 @@ class FileShare(Share):
         features = [name for name in files.names if name != target]
         if not features:
             raise ValueError(f"X: expected a column beside {target!r} to predict it from, got none")
-        return cls(files, features, target, progress)
-
-    @property
-    def n_rows(self) -> int:  # type: ignore[override]
-        """How many rows the files have."""
-        return self.files.n_rows
-
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """How many columns there are."""
-        return len(self.features)
-
-    @property
-    def memory(self) -> int:  # type: ignore[override]
-        """How many bytes a fit may use."""
-        return self.files.memory
-
-    @property
-    def what(self) -> str:  # type: ignore[override]
-        """The target."""
-        return repr(self.target)
+        return cls(
+            features=features,
+            n_features=len(features),
+            n_dims=2,
+            n_rows=files.n_rows,
+            memory=files.memory,
+            what=repr(target),
+            progress=progress,
+            files=files,
+            target=target,
+        )
 
     @property
     def fits(self) -> bool:
@@ -192,24 +193,17 @@ class FileShare(Share):
         return Part(path, index, rows.select(self.features), rows[self.target], lambda: row_keys(rows))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LoaderShare(Share):
     """The rows of a data set or a loader of torch, which is read again for each pass.
 
     Attributes:
         data: Where batches come from.
-        shape: The shape of one input.
     """
 
     kind = "data sets larger than memory"
 
     data: "Dataset[Any] | DataLoader[Any]"
-    n_rows: int
-    shape: tuple[int, ...]
-    memory: int
-    progress: bool = False
-    features: None = None
-    what: str = "target"
 
     @classmethod
     def of(cls, data: "Dataset[Any] | DataLoader[Any]", progress: bool = False) -> "LoaderShare":
@@ -223,22 +217,21 @@ class LoaderShare(Share):
         if first is None:
             raise ValueError("X: expected a data set with a length above 0 and items (x, y), got one without")
         count = len(rows) if isinstance(rows, Sized) else sum(len(x) for x, _ in pairs(data))
-        return cls(data, count, first[0].shape[1:], MEMORY, progress)
-
-    @property
-    def n_features(self) -> int:  # type: ignore[override]
-        """How many numbers an input has."""
-        return prod(self.shape)
-
-    @property
-    def n_dims(self) -> int:  # type: ignore[override]
-        """The dimensions of an array of rows."""
-        return 1 + len(self.shape)
+        return cls(
+            features=None,
+            n_features=prod(first[0].shape[1:]),
+            n_dims=first[0].ndim,
+            n_rows=count,
+            memory=MEMORY,
+            what="target",
+            progress=progress,
+            data=data,
+        )
 
     @property
     def fits(self) -> bool:
         """Whether the rows fit into memory."""
-        return self.n_rows * prod(self.shape) * NUMBER_BYTES <= self.memory
+        return self.n_rows * self.n_features * NUMBER_BYTES <= self.memory
 
     @property
     def fingerprint(self) -> str:
