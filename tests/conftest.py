@@ -3,6 +3,8 @@
 torch is imported by the fixtures: the process that hands tests to the others has no use for it.
 """
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -23,3 +25,25 @@ def _seed():
     import torch
 
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray cluster with two CPUs."""
+    from clusters import two_cpus
+
+    with two_cpus() as ray:
+        yield ray
+
+
+@pytest.fixture
+def no_hang():
+    """End a test that waits for ever."""
+
+    def stop(*_):
+        raise TimeoutError("it hangs")
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.alarm(400)
+    yield
+    signal.alarm(0)

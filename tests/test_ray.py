@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import natpn.ray
-from clusters import ROOT, two_cpus
+from clusters import ROOT
 from natpn import NatPNClassifier, NatPNRegressor, load
 from natpn.data import parquet
 from natpn.training import TrainingError
@@ -44,23 +43,6 @@ def files(tmp_path_factory):
     pq.write_table(rows.slice(0, 4_000), place / "large.parquet")
     pq.write_table(rows.slice(4_000), place / "small.parquet", row_group_size=90)
     return place
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with two_cpus() as ray:
-        yield ray
-
-
-@pytest.fixture
-def no_hang():
-    def stop(*_):
-        raise TimeoutError("it hangs")
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(180)
-    yield
-    signal.alarm(0)
 
 
 def check_equal(found: pa.Table, expected: pa.Table) -> None:

@@ -1,7 +1,6 @@
 """`natpn fit` and `natpn predict` with --ray, on a cluster of this machine that has two CPUs."""
 
 import re
-import signal
 import sys
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 import natpn
 from cli.conftest import refused, run
 from cli.test_fit_files import torchrun
-from clusters import two_cpus
 
 N = 1_200
 
@@ -30,23 +28,6 @@ def rents(tmp_path_factory):
     for i in range(3):
         pq.write_table(table.slice(i * 400, 400), place / f"{i}.parquet", row_group_size=100)
     return place
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with two_cpus() as ray:
-        yield ray
-
-
-@pytest.fixture
-def no_hang():
-    def stop(*_):
-        raise TimeoutError("it hangs")
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(400)
-    yield
-    signal.alarm(0)
 
 
 FIT = ["--target", "rent", "--drop", "id", "--max-epochs", 1, "--ensemble", 1]
