@@ -11,6 +11,8 @@ from torch.utils.data import Dataset, TensorDataset
 from estimators.problems import CLASSIFIER, REGRESSOR, classes, numbers
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.densities import DENSITIES, GaussianMixture
+from natpn.model import ArrayInputs
+from natpn.model.inputs import ArrayParts
 from natpn.network.budgets import BUDGETS
 
 ROWS = 60
@@ -254,3 +256,17 @@ def test_a_cell_far_down_is_named_by_its_row_in_the_whole_table(monkeypatch):
         model.predict(many)
     many[17_000, 0] = 0
     assert_allclose(model.predict(many)[[0, 9000, 19_999]], model.predict(many[[0, 9000, 19_999]]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 2, 2), (5, 2)])
+def test_arrays_in_parts_are_standardised_as_a_whole(shape):
+    rows = np.random.default_rng(0).normal(size=(90, *shape)) + np.arange(90).reshape(90, *[1] * len(shape))
+    parts, others = ArrayParts(), [ArrayParts(), ArrayParts(), ArrayParts()]
+    for part, some in zip(others[:2], (rows[:10], rows[10:]), strict=True):
+        part.add(some)
+    parts.join(others)  # one of which saw nothing
+    whole, joined = ArrayInputs().fit(rows), ArrayInputs().fit_parts(parts, None)
+    assert_allclose(joined.mean, whole.mean, atol=1e-4)
+    assert_allclose(joined.scale, whole.scale, rtol=1e-6)
+    with pytest.raises(ValueError, match="expected inputs of one shape"):
+        parts.add(np.zeros((1, 7)))

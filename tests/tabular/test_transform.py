@@ -206,3 +206,12 @@ def test_importing_is_light():
         "assert not {'torch', 'pandas', 'polars', 'pyarrow'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_order_of_rows_does_not_matter():
+    """Bit for bit: what is learned before rows are sorted is what they are trained with."""
+    draw = np.random.default_rng(0)
+    dates = pd.Timestamp("2020-01-01") + pd.to_timedelta(draw.integers(0, 10**8, 2_000), unit="s")
+    frame = pd.DataFrame({"a": 1e6 * draw.normal(size=2_000), "b": draw.choice(["x", "y"], 2_000), "c": dates})
+    shuffled = frame.iloc[draw.permutation(2_000)]
+    assert TableTransform().fit(frame).to_config() == TableTransform().fit(shuffled).to_config()
