@@ -55,13 +55,19 @@ class Store:
 
     def read(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return inputs and targets of some rows."""
+        return self.read_all([(start, stop)])
+
+    def read_all(self, places: list[tuple[int, int]]) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets of rows from several places, in one piece of memory."""
         if self._width is None:
             raise ValueError("store: expected rows, got none")
-        rows = torch.empty(min(stop, self.n_rows) - start, self._width)
-        self._file.seek(4 * start * self._width)
-        self._file.readinto(rows.numpy().data)  # type: ignore[attr-defined]
+        sizes = [min(stop, self.n_rows) - start for start, stop in places]
+        rows = torch.empty(sum(sizes), self._width)
+        for (start, _), part in zip(places, rows.split(sizes), strict=True):
+            self._file.seek(4 * start * self._width)
+            self._file.readinto(part.numpy().data)  # type: ignore[attr-defined]
         x, y = rows[:, : self.n_inputs], rows[:, self.n_inputs :]
-        return x.reshape(len(rows), *self.shape), y.reshape(len(rows), *self._target)
+        return x.unflatten(1, self.shape), y.unflatten(1, self._target) if self._target else y[:, 0]
 
     def __enter__(self) -> Self:
         return self
@@ -69,6 +75,38 @@ class Store:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with contextlib.suppress(OSError):  # what did not fit is written once more, and is not needed
             self._file.close()
+
+
+class Pool:
+    """Rows of a buffer in a member's order, behind those that it had left before; nothing is copied until it is used.
+
+    Args:
+        x: Inputs.
+        y: Targets.
+        order: Which of them, in which order.
+        before: What comes before them.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, order: Tensor, before: "Pool | None" = None) -> None:
+        self._x, self._y, self._order, self._before = x, y, order, before
+        self._n_before = 0 if before is None else len(before)
+
+    def __len__(self) -> int:
+        return self._n_before + len(self._order)
+
+    def rows(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Return inputs and targets from one place to another."""
+        own = self._order[max(start - self._n_before, 0) : max(stop - self._n_before, 0)]
+        found = self._x.index_select(0, own), self._y.index_select(0, own)
+        if self._before is None or start >= self._n_before:
+            return found
+        first = self._before.rows(start, min(stop, self._n_before))
+        return torch.cat([first[0], found[0]]), torch.cat([first[1], found[1]])
+
+    def after(self, start: int) -> "Pool":
+        """Return a copy of what follows a place, which does not hold the buffer."""
+        x, y = self.rows(start, len(self))
+        return Pool(x, y, torch.arange(len(x)))
 
 
 class StoredRows:
@@ -147,26 +185,23 @@ class StoredRows:
         size = max(1, batch_size // parallel.world_size())
         members = [self.member] if n_members is None else list(range(n_members))
         left = self.steps(batch_size)
-        queues: list[list[tuple[Tensor, Tensor]]] = [[] for _ in members]
+        rest: list[Pool | None] = [None] * len(members)
         for blocks in self._buffers(epoch, left * size):
             x, y, folds = self._read(blocks)
-            parts = []
-            for queue, member in zip(queues, members, strict=True):
+            pools = []
+            for before, member in zip(rest, members, strict=True):
                 own = torch.arange(len(x)) if member is None or folds is None else (folds != member).nonzero().flatten()
-                own = own[torch.randperm(len(own), generator=generator)]
-                queue.append((x.index_select(0, own), y.index_select(0, own)))
-                rows, targets = (torch.cat(columns) for columns in zip(*queue, strict=True))
-                parts.append((rows, targets))
-            whole = min(min(len(rows) for rows, _ in parts) // size, left)
+                pools.append(Pool(x, y, own[torch.randperm(len(own), generator=generator)], before))
+            whole = min(min(map(len, pools)) // size, left)
             for i in range(whole):
-                piece = slice(i * size, (i + 1) * size)
-                xs, ys = [rows[piece] for rows, _ in parts], [targets[piece] for _, targets in parts]
-                one, two = (xs[0], ys[0]) if n_members is None else (torch.stack(xs), torch.stack(ys))
+                parts = [pool.rows(i * size, (i + 1) * size) for pool in pools]
+                one, two = parts[0] if n_members is None else map(torch.stack, zip(*parts, strict=True))
                 yield self._handed_out(one, two, 1 if n_members is None else 2)
             left -= whole
             if not left:
                 return
-            queues = [[(rows[whole * size :], targets[whole * size :])] for rows, targets in parts]
+            rest = [pool.after(whole * size) for pool in pools]
+            del x, y, pools  # before the next ones are read
 
     def _buffers(self, epoch: int, wanted: int) -> Iterator[NDArray[np.int64]]:
         """Yield the blocks of an epoch and then those that follow, as many at once as fit into the buffer."""
@@ -191,8 +226,7 @@ class StoredRows:
 
     def _read(self, blocks: NDArray[np.int64]) -> tuple[Tensor, Tensor, Tensor | None]:
         starts = np.sort(blocks) * BLOCK
-        parts = [self.store.read(start, start + BLOCK) for start in starts]
-        x, y = (torch.cat(columns) for columns in zip(*parts, strict=True))
+        x, y = self.store.read_all([(start, start + BLOCK) for start in starts.tolist()])
         if self.folds is None:
             return x, y, None
         folds = np.concatenate([self.folds[start : start + BLOCK] for start in starts])
