@@ -66,6 +66,12 @@ def test_coverage_widens_the_interval(model, new):
     assert "--coverage" in refused(run("predict", model, new, "--coverage", 1))
 
 
+def test_fast_predictions_are_nearly_the_same(model, new):
+    exact, fast = frame_of(run("predict", model, new)), frame_of(run("predict", model, new, "--fast"))
+    assert (exact["prediction"] != fast["prediction"]).any()
+    np.testing.assert_allclose(fast["prediction"], exact["prediction"], atol=1e-3 * exact["prediction"].std())
+
+
 def test_types_are_those_of_training_whatever_the_first_rows_look_like(model, monkeypatch, tmp_path):
     table = rows(30, 0)
     for row in table[:15]:  # a first piece in which every column is a number, or empty

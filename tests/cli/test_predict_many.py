@@ -151,7 +151,9 @@ def test_a_second_start_does_what_is_missing(model, some, tmp_path):
     assert "0 files with 0 rows predicted" in told(predict(model, some, out))
 
 
-@pytest.mark.parametrize("options", [["--coverage", 0.5], ["--columns", "prediction,novel"], ["--id", "flat"]])
+@pytest.mark.parametrize(
+    "options", [["--coverage", 0.5], ["--columns", "prediction,novel"], ["--id", "flat"], ["--fast"]]
+)
 def test_predictions_of_another_kind_are_made_again(model, flats, tmp_path, options):
     told(predict(model, flats / "[ab].parquet", tmp_path / "out"))
     assert told(predict(model, flats / "[ab].parquet", tmp_path / "out", *options)).startswith("2 files")

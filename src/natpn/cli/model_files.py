@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -152,12 +152,19 @@ class Request:
         identifier: A column to keep beside the predictions.
         coverage: The probability with which intervals hold the target.
         columns: The columns of the predictions that are written, in this order; all if None.
+        fast: Whether networks calculate in float32.
     """
 
     drop: tuple[str, ...] = ()
     identifier: str | None = None
     coverage: float = 0.9
     columns: tuple[str, ...] | None = None
+    fast: bool = False
+
+    def read_model(self, path: str) -> SavedModel:
+        """Read a model that answers as fast as is asked for."""
+        saved = read_model(path)
+        return replace(saved, estimator=saved.estimator.fast()) if self.fast else saved
 
     def check(self, saved: SavedModel) -> None:
         """Raise if the predictions of a model have no such columns, before files are read."""

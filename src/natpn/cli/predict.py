@@ -27,7 +27,7 @@ import click
 from natpn import outputs
 from natpn.cli.cluster import check_cluster, predict_on_cluster, ray_option
 from natpn.cli.formats import FileOfMany
-from natpn.cli.model_files import Request, SavedModel, check_categories, read_model
+from natpn.cli.model_files import Request, SavedModel, check_categories
 from natpn.cli.reading import Reading, are_many, drop_option, is_glob, opened, reading_options
 from natpn.cli.writing import (
     PREDICTIONS,
@@ -90,6 +90,7 @@ def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -
     "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
 )
 @click.option("--columns", metavar="A,B,…", callback=_read_columns, help="Write only these columns of the predictions.")
+@click.option("--fast", is_flag=True, help="Calculate in float32: twice as fast, and right to three digits or more.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), help="How many processes predict.  [default: 1; with --ray one for each CPU]"
 )
@@ -133,7 +134,7 @@ def predict_command(
     if ray is not None or are_many(data):
         if form == "csv":
             raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
-        worker, saved = Worker(model, request, how), read_model(model)
+        worker, saved = Worker(model, request, how), request.read_model(model)
         first = _check_many(worker, saved, data, out)
         if ray is not None:
             predict_on_cluster(saved, request, first.files, out, jobs, ray)
@@ -145,7 +146,7 @@ def predict_command(
         if value is not None:
             raise Problem(f"--{option}: {data[0]} is one file, and this is for many; leave the option out.")
     check_output(out, PREDICTIONS, model, data[0])
-    saved = read_model(model)
+    saved = request.read_model(model)
     request.check(saved)
     as_parquet = form == "parquet" if form else Path(out).suffix in (".parquet", ".pq")
     with opened(data[0], how, saved.written) as source:
@@ -222,7 +223,7 @@ class Worker:
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
         with contextlib.suppress(EOFError, ConnectionError):
-            saved = read_model(self.model)
+            saved = self.request.read_model(self.model)
             while True:
                 task = pipe.recv()
                 try:

@@ -45,6 +45,9 @@ class Density(nn.Module, ABC):
     scale: Tensor
     refit_suffices = False  # whether `refit` finds all parameters, and not only the frame
 
+    def hasten(self) -> None:
+        """Calculate in the precision of the parameters, where that is faster and costs few digits."""
+
     def __init__(self, dim: int) -> None:
         super().__init__()
         if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
@@ -176,6 +179,10 @@ class Surprise(Density):
     def n_continuous(self) -> int:
         """Those of the density that it wraps."""
         return self.density.n_continuous
+
+    def hasten(self) -> None:
+        """Let the density that it wraps calculate faster."""
+        self.density.hasten()
 
     def in_numpy(self) -> Form | None:
         """Return the numpy form, if the density has one."""

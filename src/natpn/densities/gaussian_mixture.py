@@ -62,6 +62,7 @@ class GaussianMixture(Density):
         self.target: int | None = None if automatic else int(n_components)
         self.shrinkage = shrinkage
         self.bandwidth = bandwidth
+        self._hastened = False
         self._kept: tuple[list[tuple[int, int, torch.dtype]], Tensor] | None = None
         k = self.target or _UNFITTED
         self.logits = nn.Parameter(torch.zeros(k))
@@ -74,7 +75,12 @@ class GaussianMixture(Density):
         return len(self.logits)
 
     def _log_prob(self, u: Tensor) -> Tensor:
-        return em.log_density(u.to(_WIDE), self._coefficients()).to(u.dtype)
+        precision = u.dtype if self._hastened else _WIDE
+        return em.log_density(u.to(precision), self._coefficients().to(precision)).to(u.dtype)
+
+    def hasten(self) -> None:
+        """Expand the quadratic form in the precision of the latents; a bandwidth keeps the digits this costs few."""
+        self._hastened = True
 
     def _inner_in_numpy(self) -> Form:
         coefficients, (i, j) = array(self._coefficients()).T.copy(), np.triu_indices(self.dim)
