@@ -151,6 +151,8 @@ def score_all(place: Path, rows: int) -> None:
     ways = {
         "one process": [*natpn, "--jobs", "1"],
         "two processes": [*natpn, "--jobs", "2"],
+        "one process, --fast": [*natpn, "--jobs", "1", "--fast"],
+        "two processes, --fast": [*natpn, "--jobs", "2", "--fast"],
         "two actors of Ray": [*natpn, "--ray", "local", "--jobs", "2"],
     }
     for name, command in ways.items():

@@ -307,7 +307,7 @@ scorer.spark(spark.read.parquet({str(files)!r})).write.parquet({str(tmp_path / "
 spark.stop()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=180, capture_output=True, env=os.environ | {
-        "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in ("src", "paper/src")),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "paper/src"), os.environ.get("PYTHONPATH", "")]),
         "PYSPARK_PYTHON": sys.executable,
     })  # fmt: skip
     found = ds.dataset(tmp_path / "out").to_table().sort_by("flat")

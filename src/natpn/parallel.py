@@ -170,6 +170,11 @@ def total(summed: Tensor) -> Tensor:
     return result
 
 
+def mean(values: Tensor) -> Tensor:
+    """Return the mean of a tensor over all processes, without gradients."""
+    return total(values) / world_size()
+
+
 def differentiable_total(summed: Tensor) -> Tensor:
     """Return the sum of a tensor over all processes; gradients flow back to all of them."""
     if world_size() == 1:

@@ -136,7 +136,7 @@ def torchrun(n: int, *arguments) -> subprocess.Popen:
 
 @pytest.mark.slow
 def test_two_processes_fit_what_one_does(rents, tmp_path):
-    arguments = ["fit", rents, "--target", "rent", "--drop", "id", "--max-epochs", 4]
+    arguments = ["fit", rents, "--target", "rent", "--drop", "id", "--max-epochs", 8]
     for n in (1, 2):
         process = torchrun(n, *arguments, "--out", tmp_path / str(n))
         out, err = process.communicate(timeout=240)

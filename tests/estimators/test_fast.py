@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from estimators.problems import numbers, quick
 
+from estimators.problems import numbers, quick
 from natpn.families import FAMILIES
 
 

@@ -24,6 +24,7 @@ class RowSource(Protocol):
     """Where batches come from: `Rows`, `LoadedRows`, or `natpn.training.stored.StoredRows`."""
 
     is_table: bool  # whether inputs are rows of numbers
+    is_own: bool  # whether each process takes batches of rows of its own; else they share every batch
 
     @property
     def n_epochs(self) -> int:
@@ -62,6 +63,7 @@ Data = Sequence[Tensor] | Iterable[Any] | RowSource
 class Rows:
     """Inputs, targets and weights in memory; `function` is applied to inputs before they are handed out."""
 
+    is_own = False
     n_epochs = 1
 
     def __init__(self, x: Tensor, y: Tensor, weight: Tensor | None = None, *, function: Function = lambda x: x) -> None:
@@ -178,6 +180,7 @@ class FoldedRows(Rows):
 class LoadedRows:
     """Batches (x, y) or (x, y, weight) of a loader, which decides on size, order and this process's share."""
 
+    is_own = False
     is_table = False
     n_epochs = 1
 

@@ -2,6 +2,10 @@
 
 The state that is validated, and kept if it is the best, is a moving average of the weights if `averaging` is above 0.
 Stacked members are trained together and judged one by one.
+
+Several processes that share rows in memory add up their gradients: they do what one does. Processes that have rows of
+their own on disk each take whole batches of them, and go on from the mean of their weights every `MEET` steps: adding
+up gradients would take longer than calculating them.
 """
 
 import contextlib
@@ -14,11 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from natpn import parallel
+from natpn.densities.base import identity
 from natpn.training.batches import RowSource
 from natpn.training.by_hand import Adam, FlatParameters
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
+MEET = 16  # steps
 _SETTLE = 2048  # rows that the mean latent is calculated from
 
 
@@ -94,6 +100,7 @@ class _Run:
         self.optimiser = Adam(self.flat.value, settings.penalty)
         plain = session.precision == "float32" and train.is_table
         self.by_hand = trainee.by_hand(self.flat) if plain else None
+        self.apart = self.by_hand is not None and parallel.world_size() > 1 and train.is_own
         self.module = trainee if self.by_hand else parallel.distributed(trainee, session.device)
         self.generator = torch.Generator().manual_seed(session.seed)
         self.epoch = self.step = 0
@@ -151,13 +158,18 @@ class _Run:
             loss, gradient = self._differentiate(x, y, weight)
             self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
             self.step += 1
+            if self.apart and self.step % MEET == 0:
+                self.flat.value.copy_(parallel.mean(self.flat.value))
             if self.average:
                 keep = min(self.settings.averaging, (1 + self.step) / (10 + self.step))
                 torch._foreach_lerp_(self.average, self.moving, 1 - keep)
             losses.append(loss)
         self.epoch = epoch + 1
+        for value in [*self.moving, *self.average] if self.apart else []:
+            value.copy_(parallel.mean(value))
         # a loader may have been empty this time
-        loss = parallel.total(torch.stack(losses).double().sum(0) if losses else torch.zeros(1)) / max(1, len(losses))
+        loss = (torch.stack(losses).double().sum(0) if losses else torch.zeros(1)) / max(1, len(losses))
+        loss = parallel.mean(loss) if self.apart else parallel.total(loss)
         self._check(loss, "training")
         entry: dict[str, Any] = {"phase": self.phase, "epoch": self.epoch, "loss": float(loss.mean())}
         every = max(1, self.settings.epochs // (self.settings.evaluations or self.settings.epochs))
@@ -169,11 +181,12 @@ class _Run:
     def _differentiate(self, x: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of a batch, one number a member, and its gradient."""
         members = self.trainee.n_members
-        count = parallel.total(weight.sum(-1)).clamp(min=1e-12).reshape(-1)  # of all processes, for each member
+        total = parallel.total if not self.apart else identity
+        count = total(weight.sum(-1)).clamp(min=1e-12).reshape(-1)  # for each member
         if self.by_hand is not None:
             share = weight * (1 / count) if members is None else weight * (1 / count)[:, None]
             losses, gradient = self.by_hand(x, y, share)
-            return (_per_row(losses, members) * weight).sum(1) / count, parallel.total(gradient)
+            return (_per_row(losses, members) * weight).sum(1) / count, total(gradient)
         with parallel.autocast(self.session.device, self.session.precision):
             losses = self.module(x, y)
         loss = (_per_row(losses, members) * weight).sum(1) / count

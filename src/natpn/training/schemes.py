@@ -91,7 +91,8 @@ class Staged:
         """Run all stages."""
         start = self._prepare(session, members)
         self._leave_groups_out(session, members)
-        together = len(members) > 1 and parallel.world_size() == 1 and stackable(members)
+        alone = parallel.world_size() == 1 or session.train.is_own
+        together = len(members) > 1 and alone and stackable(members)
         descent = self._descent(session, members, start.scale)
         if together:
             trainee = PlainLoss(StackedNetworks(members), start)

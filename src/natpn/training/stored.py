@@ -110,7 +110,7 @@ class Pool:
 
 
 class StoredRows:
-    """The rows of a store, for training; each process has a store of its own.
+    """The rows of a store, for training; each process has a store, and batches, of its own.
 
     Args:
         store: The rows.
@@ -122,6 +122,8 @@ class StoredRows:
         member: The member whose fold is left out; None leaves all of them in.
         function: What is done with inputs before they are handed out.
     """
+
+    is_own = True
 
     def __init__(
         self,
@@ -172,35 +174,33 @@ class StoredRows:
         held_out = 0 if self.folds is None else int(np.bincount(self.folds[self.folds >= 0]).max(initial=0))
         counts = torch.zeros(parallel.world_size(), dtype=torch.long)
         counts[parallel.rank()] = self.store.n_rows - held_out  # the rows of the member with the fewest
-        share = batch_size // parallel.world_size()
-        return max(1, int(parallel.total(counts).min()) // (self.n_epochs * max(1, share)))
+        return max(1, int(parallel.total(counts).min()) // (self.n_epochs * batch_size))
 
     def batches(
         self, batch_size: int, generator: torch.Generator, n_members: int | None = None, epoch: int = 0
     ) -> Iterator[Batch]:
-        """Yield an epoch of batches; for stacked members (M, B, …), each in its own order.
+        """Yield an epoch of batches of this process's rows; for stacked members (M, B, …), each in its own order.
 
         The generator is for the order within a buffer. The next epoch reads on where this one ends.
         """
-        size = max(1, batch_size // parallel.world_size())
         members = [self.member] if n_members is None else list(range(n_members))
         left = self.steps(batch_size)
         rest: list[Pool | None] = [None] * len(members)
-        for blocks in self._buffers(epoch, left * size):
+        for blocks in self._buffers(epoch, left * batch_size):
             x, y, folds = self._read(blocks)
             pools = []
             for before, member in zip(rest, members, strict=True):
                 own = torch.arange(len(x)) if member is None or folds is None else (folds != member).nonzero().flatten()
                 pools.append(Pool(x, y, own[torch.randperm(len(own), generator=generator)], before))
-            whole = min(min(map(len, pools)) // size, left)
+            whole = min(min(map(len, pools)) // batch_size, left)
             for i in range(whole):
-                parts = [pool.rows(i * size, (i + 1) * size) for pool in pools]
+                parts = [pool.rows(i * batch_size, (i + 1) * batch_size) for pool in pools]
                 one, two = parts[0] if n_members is None else map(torch.stack, zip(*parts, strict=True))
                 yield self._handed_out(one, two, 1 if n_members is None else 2)
             left -= whole
             if not left:
                 return
-            rest = [pool.after(whole * size) for pool in pools]
+            rest = [pool.after(whole * batch_size) for pool in pools]
             del x, y, pools  # before the next ones are read
 
     def _buffers(self, epoch: int, wanted: int) -> Iterator[NDArray[np.int64]]:
