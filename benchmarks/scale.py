@@ -69,15 +69,16 @@ def source(place: Path, data: str, rows: int) -> Any:
                 if done >= rows:
                     return
     else:
-        made = place / "tpch"
+        scale = max(1, -(-rows // 6_000_000))
+        made = place / f"tpch-{scale}"
         if not made.exists():
-            scale = max(1, -(-rows // 6_000_000))
-            command = ["tpchgen-cli", "-s", str(scale), "--tables", "lineitem", "--format=parquet"]
+            command = ["tpchgen-cli", "parquet", "-s", str(scale), "--tables", "lineitem"]
             subprocess.run([*command, "--output-dir", str(made)], check=True)
         dropped = ["l_comment", "l_orderkey"]
         for batch in pq.ParquetFile(made / "lineitem.parquet").iter_batches(FILE):
             table = pa.table(batch).drop_columns(dropped)
-            kinds = [pa.float64() if pa.types.is_decimal(f.type) else f.type for f in table.schema]
+            plain = {"decimal128(15, 2)": pa.float64(), "string_view": pa.string()}
+            kinds = [plain.get(str(f.type), f.type) for f in table.schema]
             table = table.cast(pa.schema([f.with_type(kind) for f, kind in zip(table.schema, kinds, strict=True)]))
             yield table.take(pa.array(rng.permutation(len(table))))
 
@@ -183,7 +184,7 @@ def main() -> None:
         for way in options.ways:
             rest = [way, made, TARGETS[options.data], options.place / f"{options.data}-test.parquet"]
             own = [__file__, "--one", *map(str, rest), str(options.place / "model")]
-            start = ["torchrun", "--nproc-per-node=2"] if way == "two" else [sys.executable]
+            start = [sys.executable, *(["-m", "torch.distributed.run", "--nproc-per-node=2"] if way == "two" else [])]
             done = subprocess.run([*start, *own], env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE)
             line = done.stdout.decode().strip().splitlines()[-1:] or [f"{way} {rows}: failed"]
             print(line[0], flush=True)

@@ -49,6 +49,15 @@ def test_what_spark_leaves_beside_is_passed_over(place):
     assert parquet(place).n_rows == 30
 
 
+def test_views_of_texts_are_read_as_texts(place):
+    seen = table(300)
+    pq.write_table(seen.set_column(1, "b", seen["b"].cast(pa.string_view())), place / "part-3.parquet")
+    files = parquet(place)
+    assert files.schema.field("b").type == pa.string()
+    assert values(files, "b")[-3:] == ["b1", "b2", "b0"]
+    assert parquet(place / "part-3.parquet").schema.field("b").type == pa.string()
+
+
 def test_directories_of_hive_are_columns(tmp_path):
     for year, city in ((2023, "Bern"), (2024, "Basel"), (2024, "__HIVE_DEFAULT_PARTITION__")):
         folder = tmp_path / f"year={year}" / f"city={city}"

@@ -316,7 +316,7 @@ def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
         ValueError: If a file has other columns, or values of another kind.
     """
     first = next(iter(schemas))
-    kinds = {f.name: f.type for f in schemas[first]}
+    kinds = {f.name: _plain(f.type) for f in schemas[first]}
     for name, schema in schemas.items():
         for column in [*kinds, *schema.names]:
             if column not in schema.names or column not in kinds:
@@ -325,7 +325,7 @@ def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
                     f"{lacks}: it lacks the column {column!r} that {has} has; add it, with nulls if it is not known, "
                     "or leave the file out"
                 )
-            kind = schema.field(column).type
+            kind = _plain(schema.field(column).type)
             try:
                 kinds[column] = _wider(kinds[column], kind)
             except TypeError:
@@ -334,6 +334,11 @@ def _common(schemas: dict[str, pa.Schema]) -> pa.Schema:
                     "type in all files"
                 ) from None
     return pa.schema(list(kinds.items()))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return the usual type of texts in place of views, which few functions of pyarrow take."""
+    return pa.string() if kind == pa.string_view() else kind
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:

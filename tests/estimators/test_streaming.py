@@ -109,6 +109,26 @@ def test_keys_tell_rows_apart_by_every_column():
         assert (row_keys(changed) != row_keys(one)).tolist() == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.date32(),
+        pa.date64(),
+        pa.time32("s"),
+        pa.time64("us"),
+        pa.timestamp("ns"),
+        pa.duration("s"),
+        pa.decimal128(19),
+    ],
+    ids=str,
+)
+def test_keys_tell_rows_apart_by_columns_of_any_type(kind):
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    numbers = pa.array([0, 86_400_000, None], width)
+    one = pa.table({"a": numbers.cast(kind) if pa.types.is_decimal(kind) else numbers.view(kind)})
+    assert len(set(row_keys(one).tolist())) == 3
+
+
 def test_rows_without_a_target_are_left_out_and_counted(tmp_path, small):
     whole = table().drop(["dear"])
     rent = [None if i % 10 == 0 else np.nan if i % 10 == 1 else v for i, v in enumerate(whole["rent"].to_pylist())]

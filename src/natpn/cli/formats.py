@@ -337,4 +337,4 @@ class FileOfMany(Source):
             self.position += table.num_rows
 
     def _tables(self, columns: list[str]) -> Iterator[Any]:
-        yield from map(without_views, self.files.batches(columns))
+        yield from self.files.batches(columns)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from natpn.choices import check_choice, did_you_mean, listed
 from natpn.cli.cell_texts import convert, usable
-from natpn.cli.formats import FileOfMany, Source, without_views
+from natpn.cli.formats import FileOfMany, Source
 from natpn.cli.writing import Problem, as_input, system_errors
 from natpn.tabular import CellError, ColumnsError
 from natpn.tabular.texts import PLAIN, Written, find_number
@@ -193,7 +193,7 @@ class Request:
     def predict_nothing(self, saved: SavedModel, source: FileOfMany) -> Any:
         """Return the table of predictions of no rows."""
         found = saved.estimator.model_.answer_without_evidence().columns(self.coverage, self.columns)
-        none = without_views(source.files.schema.empty_table())
+        none = source.files.schema.empty_table()
         return self._frame(found, none, none)
 
     def _frame(self, found: Any, table: Any, batch: Any) -> Any:

@@ -308,8 +308,9 @@ def row_keys(table: pa.Table) -> Keys:
             places = coded.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False).astype(np.intp)
             bits = np.frombuffer(b"".join(texts) + bytes(8), np.uint64)[places]
         else:
-            whole_numbers = pa.types.is_temporal(whole.type) or pa.types.is_boolean(whole.type)
-            plain = whole.cast(pa.int64(), safe=False) if whole_numbers else whole
+            plain = whole.cast(pa.int64()) if pa.types.is_boolean(whole.type) else whole
+            if pa.types.is_temporal(whole.type):  # not all of them can be cast to numbers
+                plain = whole.view(pa.int32() if whole.type.bit_width == 32 else pa.int64())
             bits = plain.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy().view(np.uint64)
         keys = mixed_bits(keys ^ mixed_bits(bits))
     return keys
