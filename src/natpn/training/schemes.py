@@ -53,6 +53,7 @@ _SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
 _PENALTY_ROWS = 800
 _MANY = 200_000
+_LARGER = 100_000  # rows, from which batches grow
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ class Staged:
         max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
             steps, 1000 if several networks are trained at once; with ten times as many rows twice as many, with a tenth
             of them half or, of several networks, a third. Other encoders take 600 steps, and at least 20 epochs.
-        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
+        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256; up to 1024 with more than
+            100,000 rows.
         learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
             is where most of the progress is. The best state is kept either way.
@@ -219,8 +221,12 @@ class Staged:
 
 
 def batch_size(rows: int) -> int:
-    """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are."""
-    return min(1 << round(math.log2(min(max(rows / 16, 32), 256))), rows)
+    """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are.
+
+    Of very many rows there are steps enough: then it grows with their root, to 1024 with a million or more.
+    """
+    most = min(max(256 * math.sqrt(rows / _LARGER), 256), 1024)
+    return min(1 << round(math.log2(min(max(rows / 16, 32), most))), rows)
 
 
 def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
