@@ -53,7 +53,7 @@ _SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
 _PENALTY_ROWS = 800
 _MANY = 200_000
-_LARGER = 100_000  # rows, from which batches grow
+_SLOWER, _LEAST_SHARE = 100_000, 0.1  # rows, from which the rate falls, and how far
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Staged:
         max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
             steps, 1000 if several networks are trained at once; with ten times as many rows twice as many, with a tenth
             of them half or, of several networks, a third. Other encoders take 600 steps, and at least 20 epochs.
-        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256; up to 1024 with more than
-            100,000 rows.
-        learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once.
+        batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
+        learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once. For
+            tables of more than 100,000 rows it falls with the root of their number, to a tenth at most.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
             is where most of the progress is. The best state is kept either way.
         averaging: Weight of the past in the moving average of the weights.
@@ -121,6 +121,7 @@ class Staged:
             wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
         if tabular:
             wanted = round(wanted * (rows / _ROWS) ** growth)
+            rate *= min(max(math.sqrt(_SLOWER / rows), _LEAST_SHARE), 1.0)  # there are steps enough
         # Of very many rows fewer passes are enough: ten of a table up to 200,000 rows, one from 20 million on.
         least = max(1, round(min(10, 10 * math.sqrt(_MANY / rows)))) if tabular else 20
         passes = self.max_epochs or min(max(wanted // (steps * session.train.n_epochs), least), 300)
@@ -221,12 +222,8 @@ class Staged:
 
 
 def batch_size(rows: int) -> int:
-    """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are.
-
-    Of very many rows there are steps enough: then it grows with their root, to 1024 with a million or more.
-    """
-    most = min(max(256 * math.sqrt(rows / _LARGER), 256), 1024)
-    return min(1 << round(math.log2(min(max(rows / 16, 32), most))), rows)
+    """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are."""
+    return min(1 << round(math.log2(min(max(rows / 16, 32), 256))), rows)
 
 
 def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
