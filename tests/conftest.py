@@ -3,7 +3,9 @@
 torch is imported by the fixtures: the process that hands tests to the others has no use for it.
 """
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -47,3 +49,12 @@ def no_hang():
     signal.alarm(400)
     yield
     signal.alarm(0)
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The directory of real data, or a skip where there is none."""
+    place = Path(os.environ.get("NATPN_DATA", "nowhere"))
+    if not place.is_dir():
+        pytest.skip("NATPN_DATA names no directory of real data")
+    return place

@@ -1,7 +1,8 @@
 """All commands together: how they start, and how each ends in at most one sentence, whatever happens.
 
-Exit codes: 0 done, 2 bad input or a place that cannot be written (one line on standard error, with the cure), 130 after
-Ctrl-C, 141 when the reader of a pipe went away, 1 for a mistake of natpn's own, which `natpn --debug` shows in full.
+Exit codes: 0 done, 2 bad input or a place that cannot be written (one line on standard error, with the cure), 3 if
+`natpn monitor` raises an alarm, 130 after Ctrl-C, 141 when the reader of a pipe went away, 1 for a mistake of natpn's
+own, which `natpn --debug` shows in full.
 """
 
 import os
@@ -18,6 +19,7 @@ from natpn.cli.demo import demo_command
 from natpn.cli.evaluate import evaluate_command, report_command
 from natpn.cli.fit import fit_command
 from natpn.cli.model_files import read_model
+from natpn.cli.monitor import monitor_command
 from natpn.cli.predict import predict_command
 from natpn.cli.writing import Problem, is_first_process, note, of_system, part, say
 from natpn.outputs import check_apart
@@ -146,7 +148,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 for _command in (
-    *(fit_command, predict_command, evaluate_command, report_command, serve_command, export_command, demo_command),
+    *(fit_command, predict_command, evaluate_command, report_command, monitor_command, serve_command, export_command),
+    demo_command,
     PaperCommand("reproduce", short_help="Measure the paper's tables and figures again."),
 ):
     cli.add_command(_command)

@@ -111,11 +111,11 @@ def read_rows(
     name = target or saved.target
     if name is None:
         raise Problem(f"{model} does not say which column was its target; say --target.")
-    rows = _read_file(saved, data, how, drop, name)
-    return saved, rows, None if ood is None else _read_file(saved, ood, how, drop, None)
+    rows = read_file(saved, data, how, drop, name)
+    return saved, rows, None if ood is None else read_file(saved, ood, how, drop, None)
 
 
-def _read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> ScoredRows:
+def read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> ScoredRows:
     """Read the rows of a file, those that have a target if one is asked for."""
     import pyarrow as pa
 

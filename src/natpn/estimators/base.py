@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
@@ -28,7 +28,7 @@ from natpn.estimators.rows import Prepared
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import SupportError
-from natpn.model import Calibration, Model, Network, PredictiveDistribution
+from natpn.model import LEVEL, Calibration, Model, Network, PredictiveDistribution, Watch
 from natpn.network.default import ACTIVATION
 
 if TYPE_CHECKING:
@@ -252,6 +252,30 @@ class NatPNEstimator(DataEstimator):
     def score_samples(self, X: Any) -> Floats:
         """Return the log evidence of each row: higher is more familiar."""
         return np.concatenate([part.log_evidence for part in self.answers(X)])
+
+    def watch(self, X: Any, y: ArrayLike | None = None, level: float = LEVEL) -> Watch:
+        """Watch rows, in the order in which they came, for drift; its `see` takes the answers to more of them.
+
+        Args:
+            X: The rows.
+            y: Their targets, where they are known: errors are watched too.
+            level: The probability with which each alarm is ever raised without drift, at most.
+
+        Example:
+            >>> import numpy as np
+            >>> lot = np.random.default_rng(0)
+            >>> X = lot.normal(size=(300, 2))
+            >>> model = NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0])
+            >>> model.watch(lot.normal(size=(200, 2)) + 9).novelty.raised_at < 50
+            True
+        """
+        check_is_fitted(self)
+        watch, start = self.model_.watch(level), 0
+        targets = None if y is None else np.asarray(y)
+        for part in self.answers(X):
+            watch.see(part, None if targets is None else targets[start : start + len(part)])
+            start += len(part)
+        return watch
 
     def member(self, i: int) -> Self:
         """Return an estimator with one network of an ensemble."""

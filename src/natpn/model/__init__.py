@@ -2,16 +2,19 @@
 
 from natpn.model.answers import ClassDistribution, PredictiveDistribution
 from natpn.model.calibration import NOVEL, Calibration
+from natpn.model.drift import LEVEL, DriftAlarm, Watch
 from natpn.model.fitted import PIECE, Model, Network
 from natpn.model.inputs import ArrayInputs, Inputs, TableInputs
 from natpn.model.targets import Labels, Targets, Units
 
 __all__ = [
+    "LEVEL",
     "NOVEL",
     "PIECE",
     "ArrayInputs",
     "Calibration",
     "ClassDistribution",
+    "DriftAlarm",
     "Inputs",
     "Labels",
     "Model",
@@ -20,4 +23,5 @@ __all__ = [
     "TableInputs",
     "Targets",
     "Units",
+    "Watch",
 ]

@@ -15,8 +15,8 @@ many quiet rows is found too:
 M starts at 1 and is a martingale. By Ville's inequality it ever reaches 1/α with a probability of at most α, however
 long one looks. That is the guarantee: without drift, at most a share α of all streams ever raises an alarm.
 
-Scores are kept as counts in `BINS` bins between the quantiles of the reference; scores in one bin are tied. So the state
-has a fixed size, and the guarantee stays exact.
+Scores are kept as counts in `BINS` bins between the quantiles of the reference; scores in one bin are tied. So the
+state has a fixed size, and the guarantee stays exact.
 """
 
 import math
@@ -24,6 +24,9 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from natpn.model.answers import PredictiveDistribution
+from natpn.model.calibration import Calibration
 
 Floats = NDArray[np.float64]
 
@@ -143,6 +146,52 @@ class DriftAlarm:
             "highest": self.highest,
             "raised_at": self.raised_at,
         }
+
+
+class Watch:
+    """Watch rows that a model answers, and their targets where they come back.
+
+    Args:
+        calibration: What held-out rows showed.
+        prior_log_n: The log of the number of observations that the prior is worth.
+        level: The probability with which each of the two alarms is ever raised without drift, at most.
+
+    Attributes:
+        novelty: The alarm about inputs; its scores are −`epistemic`.
+        errors: The alarm about targets; its scores are low where a target is far from its prediction, in probability.
+        n_novel: How many rows were flagged as novel.
+    """
+
+    def __init__(self, calibration: Calibration, prior_log_n: float, level: float = LEVEL) -> None:
+        known = () if calibration.scores is None else -calibration.scores
+        self.novelty = DriftAlarm(np.logaddexp(calibration.log_evidence, prior_log_n), level)
+        self.errors = DriftAlarm(known, level)
+        self.n_novel = 0
+
+    def see(self, answers: PredictiveDistribution, y: ArrayLike | None = None) -> Self:
+        """Take the answers to further rows, in the order in which they came, and their targets if they are known."""
+        self.novelty.see(-answers.epistemic)
+        self.n_novel += int(answers.novel.sum())
+        if y is not None:
+            scores = answers.conformal_scores(y)
+            if scores is None:
+                raise ValueError("y: targets are vectors, whose errors have no order; leave them out")
+            self.errors.see(-scores)
+        return self
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether one of the alarms was ever raised."""
+        return self.novelty.is_raised or self.errors.is_raised
+
+    def summary(self) -> dict[str, Any]:
+        """Return what there is to say, as JSON can hold it."""
+        found: dict[str, Any] = {
+            "raised": self.is_raised,
+            "novel_rows": self.n_novel,
+            "novelty": self.novelty.summary(),
+        }
+        return found | ({"errors": self.errors.summary()} if self.errors.n_rows else {})
 
 
 def _checked(name: str, scores: ArrayLike) -> Floats:

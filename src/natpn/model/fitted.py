@@ -20,6 +20,7 @@ from natpn.families import Family
 from natpn.few_rows import MAX_ROWS
 from natpn.model.answers import PredictiveDistribution
 from natpn.model.calibration import Calibration
+from natpn.model.drift import LEVEL, Watch
 from natpn.model.inputs import Inputs
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
@@ -106,6 +107,10 @@ class Model:
         log_evidence = torch.cat([part.log_n for part in parts])
         chi = chi[..., : self.family.n_statistics]
         return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, self.calibration)
+
+    def watch(self, level: float = LEVEL) -> Watch:
+        """Return what watches answers for drift from the rows that were held out in training."""
+        return Watch(self.calibration, self.prior_log_n, level)
 
     # Its parts.
 
