@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from natpn.model import DriftAlarm
 from natpn.serve import create_app
 from natpn.serve.gate import MEMORY, Metrics, RunningMean
 from serve.serving import client_of, row
@@ -44,8 +45,18 @@ def test_requests_rows_and_drift_are_counted(regressor):
     assert got['natpn_request_seconds_sum{path="/predict"}'] > 0
 
 
+def test_drift_raises_the_alarm(regressor):
+    with client_of(create_app(regressor)) as client:
+        client.post("/predict", json=row())
+        assert values(client.get("/metrics").text)["natpn_drift_alarm"] == 0
+        client.post("/predict", json={"rows": [row(area=1e6)] * 60})
+        got = values(client.get("/metrics").text)
+    assert got["natpn_drift_alarm"] == 1
+    assert got["natpn_drift_martingale"] > 100
+
+
 def test_latencies_fall_into_buckets():
-    metrics = Metrics()
+    metrics = Metrics(DriftAlarm())
     for seconds in (0.0005, 0.001, 0.002, 99.0):
         metrics.request("/predict", 200, seconds)
     got = values(metrics.text(0))

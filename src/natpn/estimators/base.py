@@ -263,6 +263,7 @@ class NatPNEstimator(DataEstimator):
 
         Example:
             >>> import numpy as np
+            >>> from natpn import NatPNRegressor
             >>> lot = np.random.default_rng(0)
             >>> X = lot.normal(size=(300, 2))
             >>> model = NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0])

@@ -89,9 +89,14 @@ class DriftAlarm:
         return self.raised_at is not None
 
     @property
+    def value(self) -> float:
+        """M now, at most 10³⁰⁰."""
+        return _exp(self.log_martingale)
+
+    @property
     def highest(self) -> float:
         """The largest value that M has had, at most 10³⁰⁰."""
-        return math.exp(min(self._highest, 690.0))
+        return _exp(self._highest)
 
     def see(self, scores: ArrayLike) -> Self:
         """Take the scores of further rows, in the order in which they came."""
@@ -142,10 +147,14 @@ class DriftAlarm:
         return {
             "rows": self.n_rows,
             "level": self.level,
-            "martingale": math.exp(min(self.log_martingale, 690.0)),
+            "martingale": self.value,
             "highest": self.highest,
             "raised_at": self.raised_at,
         }
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(min(logarithm, math.log(1e300)))
 
 
 class Watch:

@@ -57,7 +57,7 @@ def create_app(
     check_is_fitted(model)
     predictor = Predictor(model.model_)
     batcher = Batcher(predictor.answers)
-    metrics = Metrics()
+    metrics = Metrics(model.model_.watch().novelty)
     bodies = Bodies(max_body)
     columns, shape = model.model_.inputs.columns, model.model_.inputs.shape
     reader: Reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
@@ -102,7 +102,7 @@ def create_app(
                 message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
                 raise RequestError(413, message, "curve")
             answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))
-            metrics.rows(len(answers), sum(a["novel"] for a in answers), sum(a["familiarity"] for a in answers))
+            metrics.rows(answers)
             if len(answers) > _MANY_ANSWERS:
                 return Response(await batcher.apart(_in_pieces, answers), media_type="application/json")
             return as_json(answers[0] if alone else {"rows": answers})

@@ -2,7 +2,8 @@
 
 The clock's counts are told as Prometheus reads them. Counters only grow, and Prometheus takes their rate. Two gauges
 show drift at a glance: the share of rows flagged as novel and the mean familiarity, over about the last thousand rows:
-m ← m + (x − m)·k/n for k rows of mean x, where n counts the rows so far, k included, but at most 1,000.
+m ← m + (x − m)·k/n for k rows of mean x, where n counts the rows so far, k included, but at most 1,000. Two more are a
+test that may be looked at all the time: a martingale, and whether it has ever reached 100 (`natpn.model.drift`).
 """
 
 import hmac
@@ -11,11 +12,13 @@ import logging
 import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from natpn.model import DriftAlarm
 from natpn.serve.request_rows import RequestError
 from natpn.tabular.texts import brief
 
@@ -24,6 +27,7 @@ MEMORY = 1_000  # rows over which means run
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 # The status under which a request is counted whose client hung up; the number is nginx's.
 GONE = 499
+_TOGETHER = 256  # rows
 _LOG = logging.getLogger(__name__)
 
 PAGE = {
@@ -57,9 +61,15 @@ class RunningMean:
 
 
 class Metrics:
-    """What has happened since the server started."""
+    """What has happened since the server started.
 
-    def __init__(self) -> None:
+    Args:
+        alarm: What watches rows for drift.
+    """
+
+    def __init__(self, alarm: DriftAlarm) -> None:
+        self._alarm = alarm
+        self._scores: list[float] = []  # of rows that it has not seen yet: one call for many rows
         self._requests: dict[tuple[str, int], int] = defaultdict(int)
         self._seconds: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
         self._rows, self._novel, self._familiarity = 0, 0, 0.0
@@ -72,16 +82,26 @@ class Metrics:
         histogram[bisect_left(BUCKETS, seconds)] += 1
         histogram[-1] += seconds
 
-    def rows(self, count: int, novel: int, familiarity: float) -> None:
+    def rows(self, answers: Sequence[Mapping[str, Any]]) -> None:
         """Count rows that were answered, those flagged as novel, and the sum of their familiarity."""
+        count, novel = len(answers), sum(answer["novel"] for answer in answers)
+        familiarity = sum(answer["familiarity"] for answer in answers)
+        self._scores += [-answer["epistemic"] for answer in answers]
+        if len(self._scores) >= _TOGETHER:
+            self._watch()
         self._rows += count
         self._novel += novel
         self._familiarity += familiarity
         self._novel_share.add(novel, count)
         self._mean_familiarity.add(familiarity, count)
 
+    def _watch(self) -> None:
+        self._alarm.see(self._scores)
+        self._scores = []
+
     def text(self, batches: int) -> str:
         """Return everything in Prometheus' text format."""
+        self._watch()
         return "\n".join(self._lines(batches)) + "\n"
 
     def _lines(self, batches: int) -> Iterator[str]:
@@ -104,6 +124,8 @@ class Metrics:
             ("natpn_familiarity_total", "counter", "Sum of the familiarity of all rows.", self._familiarity),
             ("natpn_novel_share", "gauge", f"Share of {last} flagged as novel.", self._novel_share.value),
             ("natpn_familiarity_mean", "gauge", f"Mean familiarity of {last}.", self._mean_familiarity.value),
+            ("natpn_drift_martingale", "gauge", "Evidence of drift; 1 at the start.", self._alarm.value),
+            ("natpn_drift_alarm", "gauge", f"1 if it ever reached {1 / self._alarm.level:g}.", +self._alarm.is_raised),
         ):
             yield from _head(name, kind, text)
             yield f"{name} {value!r}"
