@@ -13,9 +13,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.serve import openapi
+from natpn.serve import inference_protocol, openapi
 from natpn.serve.gate import GONE, PAGE, Gate, Metrics
-from natpn.serve.predictor import Batcher, Predictor
+from natpn.serve.inference_protocol import InferenceProtocol
+from natpn.serve.predictor import COVERAGE, Batcher, Predictor
 from natpn.serve.request_rows import ArrayReader, Reader, RequestError, TableReader, as_json
 from natpn.tabular.texts import PLAIN, Written, brief
 
@@ -37,6 +38,7 @@ def create_app(
     max_rows: int = MAX_ROWS,
     allow_hosts: Iterable[str] = (),
     written: Written = PLAIN,
+    name: str = "model",
 ) -> FastAPI:
     """Return the application that serves a fitted model.
 
@@ -48,12 +50,13 @@ def create_app(
         allow_hosts: Host names that are accepted, besides addresses and localhost. With a token and no names here,
             every name is accepted: a page of another site that points its name here does not know the token.
         written: How a CSV writes values.
+        name: What the model is called in the paths of the Open Inference Protocol.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
-    for name, limit in (("max_body", max_body), ("max_rows", max_rows)):
+    for argument, limit in (("max_body", max_body), ("max_rows", max_rows)):
         if limit < 1:
-            raise ValueError(f"{name}: expected a limit of at least 1, got {limit}")
+            raise ValueError(f"{argument}: expected a limit of at least 1, got {limit}")
     check_is_fitted(model)
     predictor = Predictor(model.model_)
     batcher = Batcher(predictor.answers)
@@ -63,6 +66,8 @@ def create_app(
     reader: Reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     hosts = tuple(allow_hosts)
     about = predictor.about()
+    protocol = InferenceProtocol(name, about["natpn"], columns, shape, reader)
+    described = protocol.metadata(model.model_.answer_without_evidence().records(COVERAGE)[0])
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -82,6 +87,8 @@ def create_app(
     app.add_exception_handler(ClientDisconnect, _leave)
     app.add_exception_handler(HTTPException, _refuse_path)
     bad = (401,) if token else ()
+    plain = openapi.responses(*bad, schema={"type": "object"})
+    of_model = openapi.responses(*bad, 404, schema={"type": "object"})
 
     @app.post(
         "/predict",
@@ -134,9 +141,48 @@ def create_app(
     async def metrics_(request: Request) -> Response:
         return Response(metrics.text(batcher.batches), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    @app.get("/v2", summary="The server, by the Open Inference Protocol", response_model=None, responses=plain)
+    async def server(request: Request) -> Response:
+        return as_json(protocol.server())
+
+    @app.get("/v2/health/live", summary="Whether the server runs", response_model=None, responses=plain)
+    async def live(request: Request) -> Response:
+        return as_json({"live": True})
+
+    @app.get("/v2/health/ready", summary="Whether the server answers", response_model=None, responses=plain)
+    async def ready(request: Request) -> Response:
+        return as_json({"ready": True})
+
+    @app.get("/v2/models/{name}", summary="Tensors of the model", response_model=None, responses=of_model)
+    async def metadata(name: str) -> Response:
+        protocol.check(name)
+        return as_json(described)
+
+    @app.get("/v2/models/{name}/ready", summary="Whether it is there", response_model=None, responses=of_model)
+    async def model_ready(name: str) -> Response:
+        protocol.check(name)
+        return as_json({"name": name, "ready": True})
+
+    @app.post(
+        "/v2/models/{name}/infer",
+        summary="Predict tensors",
+        response_model=None,
+        openapi_extra=inference_protocol.REQUEST,
+        responses=openapi.responses(*bad, 400, 404, 408, 413, 415, 422, 503, schema={"type": "object"}),
+    )
+    async def infer(name: str, request: Request) -> Response:
+        protocol.check(name)
+        if _content(request) != "json":
+            raise RequestError(415, "Tensors are JSON. Set Content-Type: application/json.")
+        async with bodies.read(request) as body:
+            rows, asked = await batcher.apart(protocol.read, body)
+            answers: Any = await batcher.submit(rows)
+            metrics.rows(answers)
+            return as_json(await batcher.apart(protocol.answer, answers, asked))
+
     folder = files("natpn.serve") / "page"
-    for path, (name, media) in PAGE.items():
-        app.get(path, include_in_schema=False, response_model=None)(_static((folder / name).read_bytes(), media))
+    for path, (file, media) in PAGE.items():
+        app.get(path, include_in_schema=False, response_model=None)(_static((folder / file).read_bytes(), media))
     if token:
         _describe_token(app)
     return app
@@ -216,7 +262,7 @@ async def _refuse(request: Request, error: Any) -> Response:
 async def _refuse_path(request: Request, error: Any) -> Response:
     path = brief(request.url.path)
     cures = {
-        404: f"There is no {path}. Try /predict, /model, /health, /metrics or /openapi.json.",
+        404: f"There is no {path}. Try /predict, /model, /health, /metrics, /v2 or /openapi.json.",
         405: f"{path} does not take {request.method}. See /openapi.json.",
     }
     message = cures.get(error.status_code, "The request cannot be answered. See /openapi.json.")

@@ -36,8 +36,10 @@ PAGE = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
 }
 # A page and its parts are the same for every model, and a browser sends no token with them.
-OPEN = {"/health", *PAGE}
+HEALTH = {"/health", "/v2/health/live", "/v2/health/ready"}
+OPEN = {*HEALTH, *PAGE}
 PATHS = {"/predict", "/model", "/metrics", "/openapi.json", *OPEN}
+PROTOCOL = "/v2"  # under which all other paths of the Open Inference Protocol are counted
 HEADERS = [
     (
         b"content-security-policy",
@@ -166,7 +168,9 @@ class Gate:
                 message["headers"] = [*message.get("headers", []), *HEADERS]
             await send(message)
 
-        path = scope["path"] if scope["path"] in PATHS else "other"
+        path = scope["path"]
+        if path not in PATHS:
+            path = PROTOCOL if path == PROTOCOL or path.startswith(f"{PROTOCOL}/models/") else "other"
         self._open += 1
         try:
             refusal = self._refusal(scope, path)
@@ -193,7 +197,7 @@ class Gate:
                 f"Host: expected an address, localhost or a name that the server was told, got {brief(host)}. Ask by "
                 "its address, or start it with --allow-host and this name.",
             )
-        if self._open > MAX_REQUESTS and path != "/health":
+        if self._open > MAX_REQUESTS and path not in HEALTH:
             return RequestError(503, "Too many requests are open. Try again in a second.")
         if self._expected is not None and path not in OPEN:
             scheme, _, token = _header(scope, b"authorization").encode("latin-1").partition(b" ")

@@ -66,6 +66,7 @@ _ERROR = _object(
 _STATUSES = {
     400: "Not JSON, or no CSV",
     401: "The token is missing or wrong",
+    404: "There is no such model",
     408: "The body took too long",
     413: "Too large",
     415: "Another content type",

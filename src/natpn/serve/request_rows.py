@@ -81,18 +81,30 @@ class Reader(ABC):
 
     def json(self, body: bytes) -> tuple[list[Row], bool]:
         """Return the rows of JSON, and whether they came as one row rather than as a list."""
-        rows = min(self._max_rows, len(body) // self._least)
-        self._count(body, b"[{", FREE + rows * self._lists, "lists and objects")
-        self._count(body, b",", FREE + rows * self._values, "values")
-        data = _parse(body)
+        data = self._parse(body, self._least, self._lists)
         if type(data) is not dict or len(data) != 1 or type(data.get("rows")) is not list:
             return [self._row(data, None)], True
         many: list[Any] = data["rows"]
         if not many:
             raise RequestError(422, "rows is empty. Send at least one row.", "rows")
+        return self.rows(many), False
+
+    def rows(self, many: Sequence[Any]) -> list[Row]:
+        """Return rows of parsed JSON."""
         if len(many) > self._max_rows:
             raise self._too_many(str(len(many)))
-        return [self._row(row, place) for place, row in enumerate(many)], False
+        return [self._row(row, place) for place, row in enumerate(many)]
+
+    def parse_tensors(self, body: bytes) -> Any:
+        """Return JSON with rows in tensors, where a value takes two bytes or more, and maybe a list of its own."""
+        return self._parse(body, 2 * self._values, self._lists + self._values)
+
+    def _parse(self, body: bytes, least: int, lists: int) -> Any:
+        """Return JSON that has no more lists and values than rows of so many bytes and lists can need."""
+        rows = min(self._max_rows, len(body) // least)
+        self._count(body, b"[{", FREE + rows * lists, "lists and objects")
+        self._count(body, b",", FREE + rows * self._values, "values")
+        return _parse(body)
 
     @abstractmethod
     def csv(self, body: bytes) -> list[Row]:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,6 +75,7 @@ def run(
         max_rows=max_rows,
         allow_hosts=names,
         written=Written.of_table(table),
+        name=Path(directory).resolve().name,
     )
     torch.set_num_threads(1)  # batches are small, and the other cores are left to others
     sys.setswitchinterval(_TURN)
