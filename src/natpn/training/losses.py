@@ -9,7 +9,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -21,6 +21,8 @@ from natpn.encoders import ChainEncoder
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, Parts, StackedLinear, backpropagation
+
+LEAST = -10.0  # the least log n that training counts with
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,7 @@ class Trainee(nn.Module, ABC):
         return None
 
     def settle(self, x: Tensor) -> None:
-        """Set the running mean of the latents to that of a sample.
-
-        Training does not see constant shifts of the latents, so the optimiser turns their gradients, which are rounding
-        errors, into a random walk. A running mean would lag behind it.
-        """
+        """Take from a sample of prepared inputs what stays fixed in evaluation mode, where running means would lag."""
 
     def close(self) -> None:
         """Put what was trained where it belongs."""
@@ -157,8 +155,6 @@ class PlainLoss(Trainee):
         self.start, encoder = start, network.encoder
         if isinstance(network, StackedNetworks):
             self.stacked, self.n_members = network, network.n_members
-        else:
-            network.normalisation.eval()
         self.scales = InputScales(encoder.columns, self.n_members) if isinstance(encoder, ChainEncoder) else None
         parts = [encoder, network.decoder, self.scales]
         self.trained = nn.ModuleList([part for part in parts if part is not None])
@@ -197,25 +193,44 @@ class PlainLoss(Trainee):
 
 
 class BayesianLoss(Trainee):
-    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed."""
+    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed.
 
-    def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float) -> None:
+    In training log n counts as at least `LEAST`, and gradients pass that bound as if it were not there: a row without
+    evidence is predicted by the prior, whatever the network says of it, and nothing would be learned from it. In
+    validation there is no such bound.
+
+    Args:
+        network: What is trained.
+        entropy_weight: λ.
+        scale: Divides the loss, so that gradients of large targets are not all shortened.
+    """
+
+    def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float, scale: float = 1.0) -> None:
         super().__init__()
         self.trained = self.network = network
-        self.entropy_weight = entropy_weight
+        self.entropy_weight, self.scale = entropy_weight, scale
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …)."""
-        posterior, evidence = self.network(x)
+        evidence = self.network.see(x)
         self.log_n = evidence.log_n.detach()
+        if self.training:
+            evidence = replace(evidence, log_n=_at_least(evidence.log_n))
+        posterior = self.network.predict(evidence).posterior
         loss: Tensor = -posterior.expected_log_likelihood(y)
-        return loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
+        loss = loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
+        return loss / self.scale
 
     def settle(self, x: Tensor) -> None:
-        """Set the running mean of the network's latents, a part of the sample at a time."""
+        """Set what the density fixes in evaluation mode, from a part of the sample at a time."""
         rows = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
-        latent = torch.cat([self.network.encoder(part) for part in x.split(rows)])
-        self.network.normalisation.settle(latent)
+        parts = [self.network.features(part, self.network.represent(part)[0]) for part in x.split(rows)]
+        self.network.density.settle(torch.cat(parts))
+
+
+def _at_least(log_n: Tensor) -> Tensor:
+    """Return log n, at least `LEAST`, with the gradient of log n itself."""
+    return torch.where(log_n < LEAST, LEAST + (log_n - log_n.detach()), log_n)
 
 
 class DensityLoss(Trainee):
@@ -229,6 +244,10 @@ class DensityLoss(Trainee):
         """Return losses, (B,); the targets play no part."""
         result: Tensor = -self.density.log_prob(x)
         return result
+
+    def settle(self, x: Tensor) -> None:
+        """Set what the density fixes in evaluation mode."""
+        self.density.settle(x)
 
 
 @torch.no_grad()

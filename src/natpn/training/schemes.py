@@ -32,13 +32,14 @@ from natpn.encoders import ChainEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.align import Latents, choose, divide, latents, refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.batches import FoldedRows, Rows, RowSource
-from natpn.training.descent import Descent, descend
+from natpn.training.descent import Descent, descend, evaluate
 from natpn.training.losses import (
     BayesianLoss,
     DensityLoss,
     PlainLoss,
     StackedNetworks,
     Start,
+    marginal,
     stackable,
     start_at_marginal,
 )
@@ -277,20 +278,52 @@ class Paper:
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all phases, one member after the other."""
+        y, weight = targets(session)
         for i, member in enumerate(members):
             suffix = "" if len(members) == 1 else f" {i + 1}"
+            scale = marginal(member.family, y, weight)[1]
             if not session.is_finished(f"prepare{suffix}"):
                 prepare(session, member)
-                _normalise(session, member)
+                start_at_marginal(member, y, weight)
                 session.finish(f"prepare{suffix}")
             self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
-            loss = BayesianLoss(member, self.entropy_weight)
+            loss = BayesianLoss(member, self.entropy_weight, scale)
             descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
-            self._density(session, f"fine-tuning{suffix}", member, i, self.fine_tuning_epochs)
+            self._fine_tune(session, f"fine-tuning{suffix}", member, i, loss)
+
+    def _fine_tune(
+        self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
+    ) -> None:
+        """Fit the density to the final latents, and set the budget so that the prediction is as good as before.
+
+        The level of the densest latents may rise and that of others fall by many nats, and with it the weight of the
+        prior in the prediction.
+        """
+        if not self.fine_tuning_epochs or session.is_finished(f"{phase} level"):
+            return
+        held_out = session.validation.of(place)
+        before = float(evaluate(loss, held_out, session)[0])
+        log_n = float(_log_n(session, member, place).median())
+        self._density(session, phase, member, place, self.fine_tuning_epochs)
+        after = _log_n(session, member, place)
+        print(
+            "before",
+            before,
+            log_n,
+            "after",
+            float(after.median()),
+            [round(float(q), 1) for q in after.quantile(torch.tensor([0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0]))],
+        )
+        budget = member.budget.log_budget.clone()
+        for shift in (0, 5, 10, 20, 40, 80, log_n - float(after.median())):
+            member.budget.log_budget.copy_(budget + shift)
+            print(shift, float(evaluate(loss, held_out, session)[0]))
+        member.budget.log_budget.copy_(budget)
+        session.finish(f"{phase} level")
 
     def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
         if epochs:
-            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows)
+            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows, frame=False)
 
     def _descent(self, epochs: int) -> Descent:
         return Descent(
@@ -303,16 +336,11 @@ class Paper:
 
 
 @torch.no_grad()
-def _normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Set the running mean and variance of the latents to those before training."""
-    network.eval()
-    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
-    for x, _, _ in session.train.chunks():
-        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
-        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
-    rows, total, squares = parallel.total(sums)
-    network.normalisation.running_mean.copy_(total / rows)
-    network.normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))
+def _log_n(session: Session, network: NaturalPosteriorNetwork, place: int) -> torch.Tensor:
+    """Return the log-evidence of held-out rows."""
+    features = _held_out(session, network, place).features
+    log_n: torch.Tensor = network.budget(network.density(features))
+    return log_n
 
 
 @torch.no_grad()
@@ -327,16 +355,22 @@ def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
 
 
 def fit_density(
-    session: Session, phase: str, network: NaturalPosteriorNetwork, place: int, descent: Descent, max_rows: int
+    session: Session,
+    phase: str,
+    network: NaturalPosteriorNetwork,
+    place: int,
+    descent: Descent,
+    max_rows: int,
+    frame: bool = True,
 ) -> None:
     """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
 
-    At most `max_rows` rows are used.
+    At most `max_rows` rows are used. Without a frame, a density that needs gradient descent is fitted by that alone.
     """
     if session.is_finished(phase):
         return
     train = latents(network, session.train.of(place), session, max_rows)
-    if not session.is_finished(f"{phase} start"):
+    if (frame or network.density.refit_suffices) and not session.is_finished(f"{phase} start"):
         generator = torch.Generator().manual_seed(session.seed)
         network.density.refit(train.features, train.weight, generator, parallel.total)
         parallel.synchronise(network.density)
