@@ -9,6 +9,7 @@ evaluation mode they are fixed, and q is a density: `settle` sets them to those 
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from natpn.densities.flows import AutoregressiveFlow, check_sizes
 
-_LOG_10 = math.log(10.0)
+_LEAST_SCALE = 0.1
 _EPSILON = 1e-5  # added to variances
 _MOMENTUM = 0.1
 
@@ -60,7 +61,10 @@ class MaskedAutoregressiveFlow(AutoregressiveFlow):
 
     def __init__(self, dim: int, n_layers: int = 3, hidden_dims: Sequence[int] = (64, 64)) -> None:
         check_sizes(n_layers, hidden_dims)
-        super().__init__(dim, zuko.flows.MAF(dim, transforms=n_layers, hidden_features=tuple(hidden_dims)))
+        affine = partial(zuko.transforms.MonotonicAffineTransform, slope=_LEAST_SCALE)
+        super().__init__(
+            dim, zuko.flows.MAF(dim, transforms=n_layers, hidden_features=tuple(hidden_dims), univariate=affine)
+        )
         self.norms = nn.ModuleList(BatchNormLayer(dim) for _ in range(n_layers - 1))
 
     def _to_base(self, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -68,7 +72,7 @@ class MaskedAutoregressiveFlow(AutoregressiveFlow):
         total = u.new_zeros(())
         for layer, norm in zip(self.layers.transforms, [*self.norms, None], strict=True):
             shift, raw = layer.hyper(u).unflatten(-1, (-1, 2)).unbind(-1) if self.dim > 1 else layer.phi
-            log_scale = raw / (1 + raw.abs() / _LOG_10)
+            log_scale = raw / (1 + (raw / math.log(_LEAST_SCALE)).abs())
             u = torch.addcmul(shift, u, log_scale.exp())
             total = total + log_scale.sum(-1)
             if norm is not None:
