@@ -19,7 +19,7 @@ from natpn.training.by_hand import Adam, FlatParameters
 from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
-_SETTLE = 2048  # rows that the mean latent is calculated from
+_SETTLE = 2048  # rows of the sample that trainees settle by
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Descent:
         evaluations: Validate about this often in all.
         max_gradient_norm: Longer gradients are shortened to it.
         penalty: Times half the sum of all squared parameters is added to the loss.
+        keep_start: Whether the state before the first step may be the best.
     """
 
     epochs: int
@@ -47,6 +48,7 @@ class Descent:
     evaluations: int | None = None
     max_gradient_norm: float = 10.0
     penalty: float = 0.0
+    keep_start: bool = False
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of a step."""
@@ -108,11 +110,11 @@ class _Run:
         self.moving = [self.flat.value, *buffers]
         self.average = [t.clone() for t in self.moving] if settings.averaging else []
         self.best = [t.clone() for t in self.live]
-        # With dropout the decoder has learned around the mean of noisy latents, which only the running mean knows.
-        noisy = any(isinstance(m, nn.Dropout) and m.p > 0 for m in trainee.modules())
-        self.sample = None if noisy else self.train.sample(_SETTLE)
+        self.sample = self.train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
+        if settings.keep_start:
+            self.best_loss = evaluate(trainee, self.held_out, session)[0]
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to go on."""
@@ -196,8 +198,7 @@ class _Run:
         for live, average in zip(self.moving, self.average, strict=bool(self.average)):
             live.copy_(average)
         self.trainee.eval()
-        if self.sample is not None:
-            self.trainee.settle(self.sample)
+        self.trainee.settle(self.sample)
         loss, evidence = evaluate(self.trainee, self.held_out, self.session)
         better = loss < self.best_loss
         for best, live in zip(self.best, self.live, strict=True):

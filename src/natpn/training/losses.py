@@ -5,6 +5,7 @@
 | `PlainLoss` | the family's: by default −log p(y) at χ, the Bayesian loss for n → ∞ | encoder, decoder, scales |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
+| `FineTuningLoss` | the same; in validation the Bayesian loss | the density |
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from natpn.densities import Density
 from natpn.encoders import ChainEncoder
+from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, Parts, StackedLinear, backpropagation
@@ -195,9 +197,9 @@ class PlainLoss(Trainee):
 class BayesianLoss(Trainee):
     """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed.
 
-    In training log n counts as at least `LEAST`, and gradients pass that bound as if it were not there: a row without
-    evidence is predicted by the prior, whatever the network says of it, and nothing would be learned from it. In
-    validation there is no such bound.
+    In training log n counts as at least `LEAST`, and gradients that ask for more evidence pass that bound as if it were
+    not there: a row without evidence is predicted by the prior, whatever the network says of it, and nothing would be
+    learned from it. In validation there is no such bound.
 
     Args:
         network: What is trained.
@@ -214,8 +216,10 @@ class BayesianLoss(Trainee):
         """Return losses, (B, …)."""
         evidence = self.network.see(x)
         self.log_n = evidence.log_n.detach()
-        if self.training:
-            evidence = replace(evidence, log_n=_at_least(evidence.log_n))
+        return self.of(replace(evidence, log_n=_at_least(evidence.log_n)) if self.training else evidence, y)
+
+    def of(self, evidence: Evidence, y: Tensor) -> Tensor:
+        """Return the losses of evidence."""
         posterior = self.network.predict(evidence).posterior
         loss: Tensor = -posterior.expected_log_likelihood(y)
         loss = loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
@@ -229,8 +233,14 @@ class BayesianLoss(Trainee):
 
 
 def _at_least(log_n: Tensor) -> Tensor:
-    """Return log n, at least `LEAST`, with the gradient of log n itself."""
-    return torch.where(log_n < LEAST, LEAST + (log_n - log_n.detach()), log_n)
+    """Return log n, at least `LEAST`; below it, gradients that ask for more pass as if there were no bound.
+
+    Those that ask for less do not: nothing would stop them.
+    """
+    passed = log_n - log_n.detach()  # 0, with the gradient of log n
+    if passed.requires_grad:
+        passed.register_hook(lambda gradient: gradient.clamp(max=0.0))
+    return torch.where(log_n < LEAST, LEAST + passed, log_n)
 
 
 class DensityLoss(Trainee):
@@ -248,6 +258,31 @@ class DensityLoss(Trainee):
     def settle(self, x: Tensor) -> None:
         """Set what the density fixes in evaluation mode."""
         self.density.settle(x)
+
+
+class FineTuningLoss(Trainee):
+    """Minus the log-density in training, and what the prediction loses by it in validation.
+
+    Inputs are what the density sees with the raw outputs of the decoder behind it, which stay as they are.
+    """
+
+    def __init__(self, loss: BayesianLoss) -> None:
+        super().__init__()
+        self._loss = (loss,)  # in a tuple: its network is no part of what is trained
+        self.trained = self.density = loss.eval().network.density
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return losses, (B,) or, in validation, (B, …)."""
+        features, raw = x[..., : self.density.dim], x[..., self.density.dim :]
+        if self.training:
+            result: Tensor = -self.density.log_prob(features)
+            return result
+        loss = self._loss[0]
+        return loss.of(loss.network.evidence(raw, features), y)
+
+    def settle(self, x: Tensor) -> None:
+        """Set what the density fixes in evaluation mode."""
+        self.density.settle(x[..., : self.density.dim])
 
 
 @torch.no_grad()

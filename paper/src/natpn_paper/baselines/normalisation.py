@@ -47,12 +47,15 @@ class NormalisedLoss(NetworkLoss):
         """Set the running mean of the latents to that of a sample; the running variance stays.
 
         Training does not see constant shifts of the latents, so the optimiser turns their gradients, which are rounding
-        errors, into a random walk. A running mean would lag behind it.
+        errors, into a random walk. A running mean would lag behind it. But with dropout the layers behind have learned
+        around the mean of noisy latents, which only the running mean knows.
         """
         encoder, normalisation = (
             cast(nn.Module, self.network.encoder),
             cast(LatentNormalisation, self.network.normalisation),
         )
+        if any(isinstance(part, nn.Dropout) and part.p > 0 for part in encoder.modules()):
+            return
         latent = torch.cat([encoder(part) for part in x.split(_ROWS)])
         mean = normalisation.running_mean
         mean.copy_(bound(latent.to(mean.dtype)).mean(0))

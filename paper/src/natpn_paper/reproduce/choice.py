@@ -60,7 +60,7 @@ def choose(
                 run_all(todo, results, jobs, backend, teller(len(todo), experiments), experiments)
             return _means(read_lines(results), part, points, epochs)
 
-        best, tried = search(start, measure)
+        best, tried = search(part, start, measure)
         means = _means(read_lines(results), part, tried, epochs)
         say()
         for point in sorted(means, key=lambda point: means[point]):
