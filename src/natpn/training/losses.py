@@ -5,9 +5,10 @@
 | `PlainLoss` | the family's: by default −log p(y) at χ, the Bayesian loss for n → ∞ | encoder, decoder, scales |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
-| `FineTuningLoss` | the same; in validation the Bayesian loss | the density |
+| `FineTuningLoss` | the same | a copy of the density |
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -260,29 +261,45 @@ class DensityLoss(Trainee):
         self.density.settle(x)
 
 
-class FineTuningLoss(Trainee):
-    """Minus the log-density in training, and what the prediction loses by it in validation.
+class FineTuningLoss(DensityLoss):
+    """Minus the log-density of a copy of the density, which replaces it in the end if the prediction allows that.
 
-    Inputs are what the density sees with the raw outputs of the decoder behind it, which stay as they are.
+    In joint training a row that is hard to predict may get little evidence, and with it the width of the prior. A
+    density that is fitted to latents alone gives it as much as others, and the prediction may become too sure. The
+    copy is taken if the loss of held-out rows grows by at most one standard error of their mean loss.
+
+    Args:
+        loss: The loss that the network was trained by.
+        features: What the density sees of held-out rows, (N, D).
+        raw: What the decoder says of them, (N, S).
+        y: Their targets.
+        weight: How much each counts, (N,).
     """
 
-    def __init__(self, loss: BayesianLoss) -> None:
-        super().__init__()
-        self._loss = (loss,)  # in a tuple: its network is no part of what is trained
-        self.trained = self.density = loss.eval().network.density
+    def __init__(self, loss: BayesianLoss, features: Tensor, raw: Tensor, y: Tensor, weight: Tensor) -> None:
+        super().__init__(copy.deepcopy(loss.network.density))
+        self._loss = (loss,)  # in a tuple: it is not trained
+        self._held_out = features, raw, y, weight
 
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return losses, (B,) or, in validation, (B, …)."""
-        features, raw = x[..., : self.density.dim], x[..., self.density.dim :]
-        if self.training:
-            result: Tensor = -self.density.log_prob(features)
-            return result
-        loss = self._loss[0]
-        return loss.of(loss.network.evidence(raw, features), y)
+    @torch.no_grad()
+    def losses(self, density: Density) -> Tensor:
+        """Return what held-out rows lose with a density, (N,)."""
+        loss, (features, raw, y, _) = self._loss[0].eval(), self._held_out
+        network = loss.network
+        own, network.density = network.density, density.eval()
+        losses = loss.of(network.evidence(raw, features), y).double()
+        network.density = own
+        return losses
 
-    def settle(self, x: Tensor) -> None:
-        """Set what the density fixes in evaluation mode."""
-        self.density.settle(x[..., : self.density.dim])
+    @torch.no_grad()
+    def close(self) -> None:
+        """Take the copy, if the prediction allows it."""
+        network, share = self._loss[0].network, self._held_out[3].double()
+        share = share / share.sum()
+        before, after = self.losses(network.density), self.losses(self.density)
+        error = ((before - share @ before).square() @ share / len(before)).sqrt()
+        if share @ (after - before) <= error:
+            network.density.load_state_dict(self.density.state_dict())
 
 
 @torch.no_grad()

@@ -17,8 +17,8 @@ The density cannot pull the representation towards what is easy to model, and mo
 The paper's scheme (Sec. 3.5) is warm-up of the density, the joint Bayesian loss, and fine-tuning of the density.
 Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
 constant learning rate, with early stopping. Three things are ours, without which runs fail: the decoder starts at the
-marginal of the targets, log n has a bound in training (`natpn.training.losses`), and fine-tuning is stopped by the loss
-of the prediction, not by the likelihood of the latents.
+marginal of the targets, log n has a bound in training, and what fine-tuning found is taken only if the prediction
+allows it (`BayesianLoss` and `FineTuningLoss` in `natpn.training.losses`).
 """
 
 import contextlib
@@ -297,22 +297,18 @@ class Paper:
     def _fine_tune(
         self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
     ) -> None:
-        """Fit the density to the final latents, as long as the prediction does not suffer.
-
-        In joint training a row that is hard to predict gets little evidence, and the prior's width. A density that is
-        fitted to latents alone would give it as much as others, and the prediction would be too sure.
-        """
-        if not self.fine_tuning_epochs or member.density.refit_suffices or session.is_finished(phase):
+        if not self.fine_tuning_epochs or session.is_finished(phase):
             return
-        parts = [
+        if member.density.refit_suffices:
+            self._density(session, phase, member, place, self.fine_tuning_epochs)
+            return
+        train, held_out = (
             latents(member, source.of(place), session, self.density_rows)
             for source in (session.train, session.validation)
-        ]
-        train, held_out = (
-            Rows(*(parallel.gather_rows(t) for t in (torch.cat([p.features, p.raw], -1), p.y, p.weight))) for p in parts
         )
-        descent = replace(self._descent(self.fine_tuning_epochs), keep_start=True)
-        descend(session, phase, FineTuningLoss(loss), train, held_out, descent)
+        train_rows, rows = (_rows(part) for part in (train, held_out))
+        said = [parallel.gather_rows(t) for t in (held_out.features, held_out.raw, held_out.y, held_out.weight)]
+        descend(session, phase, FineTuningLoss(loss, *said), train_rows, rows, self._descent(self.fine_tuning_epochs))
 
     def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
         if epochs:
@@ -364,8 +360,9 @@ def fit_density(
         session.finish(phase)
         return
     held_out = latents(network, session.validation.of(place), session, max_rows)
-    everyone = [
-        Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))
-        for part in (train, held_out)
-    ]
-    descend(session, phase, DensityLoss(network.density), everyone[0], everyone[1], descent)
+    descend(session, phase, DensityLoss(network.density), _rows(train), _rows(held_out), descent)
+
+
+def _rows(part: Latents) -> Rows:
+    """Return what the density sees, of all processes."""
+    return Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))

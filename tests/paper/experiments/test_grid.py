@@ -12,7 +12,7 @@ from natpn.cli import cli
 from natpn_paper import datasets
 from natpn_paper.experiments import execute, grid, read_lines
 from natpn_paper.experiments.base import Outcome, Run
-from natpn_paper.experiments.grid import PARTS, POINTS, Point, search, steps
+from natpn_paper.experiments.grid import PARTS, POINTS, Measured, Point, search, steps
 from natpn_paper.experiments.table_rows import Setting
 from natpn_paper.reproduce import choice
 
@@ -31,10 +31,15 @@ def test_every_point_has_a_name_of_its_own():
 
 
 def test_the_search_finds_the_best_of_each_coordinate():
-    best, tried = search("kin8nm", Point(), lambda points: {point: badness(point) for point in points})
+    best, tried = search("kin8nm", Point(), lambda points: {point: Measured(badness(point), 0.5) for point in points})
     assert badness(best) == 0
     assert len(tried) == 8 + 3 + 2 + 4  # the best so far is not tried again
     best, tried = search("kin8nm", Point(), lambda points: {})  # all runs failed
+    assert best == Point()
+
+
+def test_what_is_better_by_less_than_an_error_is_not_chosen():
+    best, _ = search("kin8nm", Point(), lambda points: {point: Measured(badness(point), 1.5) for point in points})
     assert best == Point()
 
 
@@ -67,7 +72,7 @@ def test_test_rows_play_no_part(monkeypatch):
 
 
 def made(run: Run) -> Outcome:
-    return Outcome({"NLL": badness(POINTS[run.model]) + run.seed})
+    return Outcome({"NLL": badness(POINTS[run.model]) + run.seed, "NLL error": 0.1})
 
 
 def test_the_command_searches_and_writes_what_it_chose(tmp_path, monkeypatch):

@@ -2,21 +2,26 @@
 
 All combinations would be hundreds of fits for each data set. A coordinate search makes seventeen: learning rate and
 width of the encoder first, then the flow, the latent dimension, and the budget, each with the best of what came before.
-For counts the last three are known (see `Setting`). Fine-tuning is left out, since it does not change the prediction.
-Test rows play no part.
+A step leaves what is there only for a likelihood that is better by a standard error: it starts from what the paper says
+worked well, a radial flow with 16 layers on 16 latent dimensions, or from the table's own setting. For counts the last
+three are known (see `Setting`). Fine-tuning is left out, since it does not change the prediction. Test rows play no
+part.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from natpn_paper.experiments.base import Experiment, Outcome, Run
 from natpn_paper.experiments.paper_tables import BIKE_POISSON, BIKE_SHARING, SENSORLESS_DRIVE, UCI, Training
 from natpn_paper.experiments.studies import BUDGETS
 from natpn_paper.experiments.table_rows import Setting, encoder, paper_scheme
 
-SCORE = "NLL"
+SCORE, ERROR = "NLL", "NLL error"
 TABLES = (SENSORLESS_DRIVE, BIKE_SHARING, UCI)
 PARTS: dict[str, Training] = {part: table.run for table in TABLES for part in table.data}  # type: ignore[misc]
 FLOWS = (("radial", 8), ("radial", 16), ("maf", 4), ("maf", 8))
@@ -26,6 +31,13 @@ STEPS: tuple[dict[str, tuple[Any, ...]], ...] = (
     {"latent_dim": (4, 16, 32)},
     {"budget": tuple(BUDGETS.values())},
 )
+
+
+class Measured(NamedTuple):
+    """How bad a point is, with the standard error over validation rows."""
+
+    score: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -74,7 +86,9 @@ def run_point(run: Run) -> Outcome:
         "NatPN", target, encoder=module, latent_dim=setting.latent_dim, random_state=run.seed, **parameters
     )
     model.fit(X, y, X_val=X_val, y_val=y_val)
-    return Outcome(score(model, replace(data, test=data.validation, ood={})), note=data.note)
+    log_p = model.predict_dist(X_val).log_prob(y_val)
+    error = {ERROR: float(np.std(log_p) / math.sqrt(len(log_p)))}
+    return Outcome(score(model, replace(data, test=data.validation, ood={})) | error, note=data.note)
 
 
 def steps(part: str) -> tuple[dict[str, tuple[Any, ...]], ...]:
@@ -83,7 +97,7 @@ def steps(part: str) -> tuple[dict[str, tuple[Any, ...]], ...]:
 
 
 def search(
-    part: str, start: Point, measure: Callable[[Sequence[Point]], Mapping[Point, float]]
+    part: str, start: Point, measure: Callable[[Sequence[Point]], Mapping[Point, Measured]]
 ) -> tuple[Point, list[Point]]:
     """Return the best point that a coordinate search finds, and all that it tried.
 
@@ -97,7 +111,9 @@ def search(
         points = [replace(best, **dict(zip(step, values, strict=True))) for values in product(*step.values())]
         found = measure(points)
         tried += points
-        best = min(found, key=lambda point: found[point], default=best)
+        least = min(found, key=lambda point: found[point].score, default=best)
+        if best not in found or found[least].score < found[best].score - found[best].error:
+            best = least
     return best, list(dict.fromkeys(tried))
 
 

@@ -64,8 +64,10 @@ class Setting:
 
     def chosen(self, data: str) -> "Setting":
         """Return the setting with what was chosen for a data set by validation likelihood."""
-        found = _chosen().get(data, {})
-        return replace(self, **{name: tuple(v) if isinstance(v, list) else v for name, v in found.items()})
+        found: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in _chosen().get(data, {}).items()
+        }
+        return replace(self, **found)
 
 
 @cache

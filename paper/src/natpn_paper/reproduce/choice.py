@@ -1,6 +1,7 @@
 """`natpn reproduce --choose`: settings from the paper's grid, by validation likelihood."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from natpn.choices import did_you_mean
 from natpn.cli.writing import Problem, note, say, write_text
 from natpn.outputs import Kind
 from natpn_paper.experiments import Run, missing, read_lines, run_all
-from natpn_paper.experiments.grid import EXPERIMENT, PARTS, SCORE, TABLES, Point, search
+from natpn_paper.experiments.grid import ERROR, EXPERIMENT, PARTS, SCORE, TABLES, Measured, Point, search
 from natpn_paper.experiments.table_rows import CHOSEN
 from natpn_paper.reproduce.progress import teller
 
@@ -52,7 +53,7 @@ def choose(
         setting = training.settings.get(part, training.setting)
         start = Point(setting.learning_rate, setting.hidden[0], setting.flow, setting.latent_dim, setting.budget)
 
-        def measure(points: Sequence[Point], part: str = part) -> dict[Point, float]:
+        def measure(points: Sequence[Point], part: str = part) -> dict[Point, Measured]:
             runs = [Run(EXPERIMENT.name, part, p.name, seed, epochs=epochs) for seed in range(seeds) for p in points]
             todo = missing(runs, read_lines(results))
             experiments = {EXPERIMENT.name: EXPERIMENT}
@@ -64,23 +65,25 @@ def choose(
         means = _means(read_lines(results), part, tried, epochs)
         say()
         for point in sorted(means, key=lambda point: means[point]):
-            say(f"{part}  {SCORE} {means[point]:.4f}  {point.name}{'  chosen' if point == best else ''}")
+            score, error = means[point]
+            say(f"{part}  {SCORE} {score:.4f} ±{error:.4f}  {point.name}{'  chosen' if point == best else ''}")
         _keep(out, part, best.fields(setting))
 
 
 def _means(
     lines: Sequence[Mapping[str, Any]], part: str, points: Sequence[Point], epochs: int | None
-) -> dict[Point, float]:
-    found: dict[Point, float] = {}
+) -> dict[Point, Measured]:
+    found: dict[Point, Measured] = {}
     for point in points:
         key = (EXPERIMENT.name, part, point.name, epochs)
         own = {
-            line["seed"]: line["scores"][SCORE]
+            line["seed"]: line["scores"]
             for line in lines
             if (line["experiment"], line["data"], line["model"], line["epochs"]) == key
         }
         if own:
-            found[point] = sum(own.values()) / len(own)
+            score, error = (sum(scores[name] for scores in own.values()) / len(own) for name in (SCORE, ERROR))
+            found[point] = Measured(score, error / math.sqrt(len(own)))
     return found
 
 
