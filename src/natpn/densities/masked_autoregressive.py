@@ -44,8 +44,8 @@ class BatchNormLayer(nn.Module):
         if self.training and len(u) > 1:
             variance, mean = torch.var_mean(u, 0, correction=0)
             with torch.no_grad():
-                self.mean.lerp_(mean, self.momentum)
-                self.variance.lerp_(variance, self.momentum)
+                for fixed, found in ((self.mean, mean), (self.variance, variance)):
+                    fixed.mul_(1 - self.momentum).add_(found, alpha=self.momentum)
         variance = variance + _EPSILON
         return (u - mean) * variance.rsqrt(), -0.5 * variance.log().sum()
 

@@ -289,30 +289,45 @@ class Paper:
                 prepare(session, member)
                 start_at_marginal(member, y, weight)
                 session.finish(f"prepare{suffix}")
-            self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
+            self._warm_up(session, f"warm-up{suffix}", member, i)
             loss = BayesianLoss(member, self.entropy_weight, scale)
             descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
             self._fine_tune(session, f"fine-tuning{suffix}", member, i, loss)
 
+    def _warm_up(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int) -> None:
+        """Fit the density to the latents of an untrained encoder by a few epochs of descent.
+
+        Expectation-maximisation would fit a mixture so closely that every step of the encoder leads out of it.
+        """
+        if self.warm_up_epochs and not member.density.refit_suffices and not session.is_finished(phase):
+            train, held_out = self._latents(session, member, place)
+            descent = self._descent(self.warm_up_epochs)
+            descend(session, phase, DensityLoss(member.density), _rows(train), _rows(held_out), descent)
+
     def _fine_tune(
         self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
     ) -> None:
+        """Fit the density to the final latents, and take what was found if the prediction allows it."""
         if not self.fine_tuning_epochs or session.is_finished(phase):
             return
-        if member.density.refit_suffices:
-            self._density(session, phase, member, place, self.fine_tuning_epochs)
-            return
+        train, held_out = self._latents(session, member, place)
+        said = [parallel.gather_rows(t) for t in (held_out.features, held_out.raw, held_out.y, held_out.weight)]
+        trainee = FineTuningLoss(loss, *said)
+        if trainee.density.refit_suffices:
+            trainee.density.refit(train.features, train.weight, _generator(session), parallel.total)
+            trainee.close()
+            session.finish(phase)
+        else:
+            descent = self._descent(self.fine_tuning_epochs)
+            descend(session, phase, trainee, _rows(train), _rows(held_out), descent)
+
+    def _latents(self, session: Session, member: NaturalPosteriorNetwork, place: int) -> tuple[Latents, Latents]:
+        """Return what the network says of training and of held-out rows."""
         train, held_out = (
             latents(member, source.of(place), session, self.density_rows)
             for source in (session.train, session.validation)
         )
-        train_rows, rows = (_rows(part) for part in (train, held_out))
-        said = [parallel.gather_rows(t) for t in (held_out.features, held_out.raw, held_out.y, held_out.weight)]
-        descend(session, phase, FineTuningLoss(loss, *said), train_rows, rows, self._descent(self.fine_tuning_epochs))
-
-    def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
-        if epochs:
-            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows, frame=False)
+        return train, held_out
 
     def _descent(self, epochs: int) -> Descent:
         return Descent(
@@ -342,18 +357,16 @@ def fit_density(
     place: int,
     descent: Descent,
     max_rows: int,
-    frame: bool = True,
 ) -> None:
     """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
 
-    At most `max_rows` rows are used. Without a frame, a density that needs gradient descent is fitted by that alone.
+    At most `max_rows` rows are used.
     """
     if session.is_finished(phase):
         return
     train = latents(network, session.train.of(place), session, max_rows)
-    if (frame or network.density.refit_suffices) and not session.is_finished(f"{phase} start"):
-        generator = torch.Generator().manual_seed(session.seed)
-        network.density.refit(train.features, train.weight, generator, parallel.total)
+    if not session.is_finished(f"{phase} start"):
+        network.density.refit(train.features, train.weight, _generator(session), parallel.total)
         parallel.synchronise(network.density)
         session.finish(f"{phase} start")
     if network.density.refit_suffices:
@@ -361,6 +374,10 @@ def fit_density(
         return
     held_out = latents(network, session.validation.of(place), session, max_rows)
     descend(session, phase, DensityLoss(network.density), _rows(train), _rows(held_out), descent)
+
+
+def _generator(session: Session) -> torch.Generator:
+    return torch.Generator().manual_seed(session.seed)
 
 
 def _rows(part: Latents) -> Rows:

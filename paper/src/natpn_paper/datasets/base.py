@@ -74,6 +74,11 @@ def divide(n_rows: int, share: float, seed: int) -> tuple[Array, Array]:
     return first, second
 
 
+def out_of_domain(ood: Mapping[str, Array], test: Array) -> Array:
+    """Return out-of-domain inputs, from the inputs of OOD sets and of the test set."""
+    return 255 * next(iter(ood.values()), test)
+
+
 def assemble(
     name: str,
     rest: "Rows",
@@ -116,7 +121,7 @@ def assemble(
             continue
         unfamiliar[other] = found.read(request)[0]
         notes.append(f"{other}: {found.note}" if found.note else "")
-    unfamiliar["OODom"] = 255 * next(iter(unfamiliar.values()), tested[0])
+    unfamiliar["OODom"] = out_of_domain(unfamiliar, tested[0])
     note = "; ".join(n for n in notes if n)
     return Splits(name, train, validation, tested, unfamiliar, n_classes, columns, note)
 

@@ -64,7 +64,7 @@ SENSORLESS_DRIVE = Experiment(
     "Sensorless Drive, classes 9 and 10 left out",
     ("sensorless-drive",),
     CLASSES,
-    Training("classes", Setting(patience=15)),
+    Training("classes", Setting(patience=15, max_epochs=60)),
     (View("sensorless-drive", "sensorless-drive", ("Accuracy", "Brier", *_by_kind("9/10", "OODom"))),),
     needs=("sensorless-drive",),
 )
