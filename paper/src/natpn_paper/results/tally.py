@@ -23,7 +23,7 @@ FULL = 100.0
 _ROUNDING = 1e-9
 _LEAST_ERROR = 0.005
 Key = tuple[str, str, str]  # experiment, data, score
-Nearness = Literal["near", "far", "tie"]
+Nearness = Literal["near", "better", "worse", "tie"]
 Rank = Literal["better", "equal", "behind"]
 
 
@@ -33,8 +33,8 @@ class Agreement:
 
     Attributes:
         table: Its name.
-        near: For each score, whether `NatPN (paper)` is within two standard errors of the paper's NatPN, or both print
-            100.00.
+        near: For each score, whether `NatPN (paper)` is within two standard errors of the paper's NatPN, better or
+            worse than that, or both print 100.00.
         rank: For each score, how `NatPN` compares with the paper's best model with a single pass, as printed.
     """
 
@@ -66,7 +66,7 @@ def of_table(table: Table) -> Agreement:
         key = (table.experiment.name, table.view.data, table.view.prefix + column)
         as_paper, ours = (cells[name][j] if name in cells else Cell() for name in (OURS + PAPER, OURS))
         if as_paper.mean is not None and as_paper.paper is not None:
-            near[key] = nearness(as_paper.mean, *as_paper.paper)
+            near[key] = nearness(column, as_paper.mean, *as_paper.paper)
         best = best_single_pass(table.view, column)
         if table.view.table in TABULAR and ours.mean is not None and best is not None:
             lead = (printed(ours.mean) - best) * (1 if higher_is_better(column) else -1)
@@ -78,17 +78,19 @@ def _is_whole(line: Line) -> bool:
     return line["limit"] is None and line["epochs"] is None
 
 
-def nearness(mean: float, value: float, error: float | None) -> Nearness:
-    """Say whether our mean is within two standard errors of the paper's score.
+def nearness(column: str, mean: float, value: float, error: float | None) -> Nearness:
+    """Say whether our mean is within two standard errors of the paper's score, and otherwise on which side.
 
     Examples:
-        >>> nearness(99.7, 99.61, 0.05), nearness(99.8, 99.61, 0.05), nearness(99.999, 100.0, 0.0)
-        ('near', 'far', 'tie')
+        >>> nearness("RMSE", 5.1, 5.0, 0.05), nearness("RMSE", 5.2, 5.0, 0.05), nearness("A", 99.999, 100.0, 0)
+        ('near', 'worse', 'tie')
     """
     if printed(mean) == value == FULL:
         return "tie"
     allowed = 2 * max(error or 0.0, _LEAST_ERROR)
-    return "near" if abs(printed(mean) - value) <= allowed + _ROUNDING else "far"
+    if abs(printed(mean) - value) <= allowed + _ROUNDING:
+        return "near"
+    return "better" if (mean > value) == higher_is_better(column) else "worse"
 
 
 def best_single_pass(view: View, column: str) -> float | None:
@@ -121,12 +123,12 @@ def counted_near(one: Agreement) -> str:
     """Say in how many cells `NatPN (paper)` agrees, without ties.
 
     Examples:
-        >>> counted_near(Agreement("t", {("a", "b", "c"): "near", ("a", "b", "d"): "far", ("a", "b", "e"): "tie"}))
-        '1 of 2, 1 tie'
+        >>> counted_near(Agreement("t", {("a", "b", "c"): "near", ("a", "b", "d"): "worse", ("a", "b", "e"): "tie"}))
+        '1 of 2 (0 better, 1 worse), 1 tie'
     """
     found = list(one.near.values())
-    ties = found.count("tie")
-    told = f"{found.count('near')} of {len(found) - ties}" if len(found) > ties else ""
+    near, better, worse, ties = (found.count(name) for name in get_args(Nearness))
+    told = f"{near} of {len(found) - ties} ({better} better, {worse} worse)" if len(found) > ties else ""
     return ", ".join(filter(None, [told, f"{ties} tie{'s' * (ties > 1)}" if ties else ""]))
 
 
