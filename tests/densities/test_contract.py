@@ -13,7 +13,7 @@ OPTIONS = {"gaussian_mixture": {"n_components": 4}}
 
 
 def make(name: str, dim: int, seed: int = 0, fitted: bool = True, noise: float = 0.1) -> Density:
-    """A density off its initial values, in a frame of its own."""
+    """A density off its initial values, in a frame of its own, in evaluation mode."""
     torch.manual_seed(seed)
     density = get(name, dim, **OPTIONS.get(name, {}))
     if fitted:
@@ -21,7 +21,9 @@ def make(name: str, dim: int, seed: int = 0, fitted: bool = True, noise: float =
     with torch.no_grad():
         for parameter in density.parameters():
             parameter += noise * torch.randn_like(parameter)
-    return density
+    if fitted:
+        density.settle(sample(100, dim))
+    return density.eval()
 
 
 def sample(n: int, dim: int) -> Tensor:
@@ -167,6 +169,18 @@ def test_ignores_autocast(name: str) -> None:
     assert torch.equal(value, density(z))
 
 
+@pytest.mark.parametrize("dim", [1, 2, 16])
+def test_every_parameter_gets_a_gradient_in_training(name: str, dim: int) -> None:
+    density = make(name, dim).train()
+    before = {label: buffer.clone() for label, buffer in density.named_buffers()}
+    density(sample(64, dim)).sum().backward()
+    for label, parameter in density.named_parameters():
+        assert parameter.grad is not None, label
+        assert parameter.grad.isfinite().all(), label
+    moved = [label for label, buffer in density.named_buffers() if not torch.equal(buffer, before[label])]
+    assert all(".norms." in f".{label}" for label in moved)
+
+
 def test_is_determined_by_the_seed(name: str) -> None:
     z = sample(20, 3)
     assert torch.equal(make(name, 3, seed=4)(z), make(name, 3, seed=4)(z))
@@ -175,7 +189,7 @@ def test_is_determined_by_the_seed(name: str) -> None:
 
 def test_refit_sets_the_frame(name: str) -> None:
     torch.manual_seed(0)
-    density = get(name, 3, **OPTIONS.get(name, {}))
+    density = get(name, 3, **OPTIONS.get(name, {})).eval()
     z = sample(500, 3) * 100
     weight = torch.rand(500)
     before = density(z).mean()
@@ -187,7 +201,7 @@ def test_refit_sets_the_frame(name: str) -> None:
 
 
 def test_refit_survives_constant_and_equal_rows(name: str) -> None:
-    density = get(name, 3, **OPTIONS.get(name, {}))
+    density = get(name, 3, **OPTIONS.get(name, {})).eval()
     for z in (torch.ones(10, 3) * 7, sample(50, 3) * torch.tensor([1.0, 0.0, 1.0]), sample(1, 3), sample(2, 3)):
         density.refit(z)
         assert density(z).isfinite().all()

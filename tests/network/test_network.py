@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from families.references import REFERENCES
 from natpn import densities, encoders, families
-from natpn.network import BUDGETS, LatentNormalisation, NaturalPosteriorNetwork, PrincipalComponents, budgets
+from natpn.network import BUDGETS, NaturalPosteriorNetwork, PrincipalComponents, budgets
 
 ALL = [pytest.param(r, id=repr(r.family)) for references in REFERENCES.values() for r in references]
 
@@ -115,26 +115,22 @@ def test_half_precision_touches_the_encoder_alone():
     assert not torch.equal(half.log_n, full.log_n)
 
 
-# ---- normalisation -------------------------------------------------------------------------------
+# ---- frame ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(64, 3), (4, 5, 6, 3)])
-def test_normalisation_is_batch_norm(shape):
-    ours, theirs = LatentNormalisation(3), nn.BatchNorm1d(3, affine=False, momentum=0.05)
-    for _ in range(3):
-        z = 3 * torch.randn(shape) + 2
-        assert_close(ours(z), theirs(z.reshape(-1, 3)).reshape(shape))
-    assert_close(ours.running_variance, theirs.running_var)
-    z = torch.randn(shape)
-    assert_close(ours.eval()(z), theirs.eval()(z.reshape(-1, 3)).reshape(shape))
-
-
-def test_normalisation_leaves_its_averages_alone_in_evaluation_and_for_one_row():
-    normalisation = LatentNormalisation(3)
-    before = normalisation.running_mean.clone()
-    normalisation(torch.randn(1, 3))
-    normalisation.eval()(torch.randn(9, 3))
-    assert torch.equal(before, normalisation.running_mean)
+def test_networks_of_earlier_versions_keep_the_frame_of_their_latents():
+    network = make().eval()
+    x = torch.randn(9, 4)
+    plain, _ = network.represent(x)
+    assert_close(plain, network.encoder(x), rtol=1e-5, atol=1e-6)
+    old = network.state_dict() | {
+        "normalisation.running_mean": torch.full_like(network.normalisation.running_mean, 2.0),
+        "normalisation.running_variance": torch.full_like(network.normalisation.running_variance, 9.0),
+    }
+    network.load_state_dict(old)
+    for training in (True, False):
+        assert_close(network.train(training).represent(x)[0], (network.encoder(x) - 2) / 3, rtol=1e-4, atol=1e-5)
+    assert_close(network.normalisation.running_mean, old["normalisation.running_mean"])
 
 
 # ---- budgets -------------------------------------------------------------------------------------

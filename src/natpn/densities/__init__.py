@@ -15,8 +15,9 @@ from typing import Any
 
 from natpn.choices import check_choice
 from natpn.densities.base import Density, Surprise
-from natpn.densities.flows import MaskedAutoregressiveFlow, RadialFlow, SplineFlow
+from natpn.densities.flows import RadialFlow, SplineFlow
 from natpn.densities.gaussian_mixture import GaussianMixture
+from natpn.densities.masked_autoregressive import MaskedAutoregressiveFlow
 
 DENSITIES: dict[str, type[Density]] = {
     "radial": RadialFlow,

@@ -138,6 +138,9 @@ class Density(nn.Module, ABC):
         self.location.copy_(mean)
         self.scale.copy_(torch.where(constant, torch.where(widest > 1e-12, widest, 1.0), deviation))
 
+    def settle(self, z: Tensor) -> None:
+        """Take from a sample (..., H) what stays fixed in evaluation mode, for members that have such a thing."""
+
     def _checked(self, z: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return rows and weights in float64, or say what is wrong with them."""
         if z.ndim != 2 or z.shape[1] != self.dim:
@@ -206,3 +209,7 @@ class Surprise(Density):
     ) -> None:
         """Fit the density to all features but the last (see `Density.refit` for the arguments)."""
         self.density.refit(z[..., :-1], weight, generator, reduce)
+
+    def settle(self, z: Tensor) -> None:
+        """Pass on all features but the last."""
+        self.density.settle(z[..., :-1])

@@ -17,7 +17,7 @@ is a bounded shift, and the tails are those of the base.
 reads off the features before it; odd layers take the features in reverse. So log q(u) = log N(f(u) | 0, I) +
 Σ log f_i'(u_i).
 
-- `maf`: f_i(u) = exp(a_i) u + b_i, with exp(a_i) between 1/10 and 10 a layer.
+- `maf` (`masked_autoregressive.py`): f_i is affine.
 - `spline`: f_i is a monotone rational-quadratic spline on [−5, 5], the identity outside: defined everywhere.
 
 The networks would extrapolate without bound. They read their inputs clamped to [−5, 5], the range of standardised
@@ -28,7 +28,6 @@ With one feature there is nothing to read, and the parameters of f are free.
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -40,7 +39,6 @@ from natpn.densities.base import Density
 
 _SMALLEST = 1e-6  # of α and s of radial layers: the logarithms stay finite at r = 0
 _BOUND = 5.0
-_LEAST_SCALE = 0.1
 
 
 class RadialFlow(Density):
@@ -79,14 +77,19 @@ class RadialFlow(Density):
         return log_det.sum(0) - (offset.square().sum(-1) + self.dim * math.log(2 * math.pi)) / 2
 
 
-def _check_sizes(n_layers: int, hidden_dims: Sequence[int]) -> None:
+def check_sizes(n_layers: int, hidden_dims: Sequence[int]) -> None:
+    """Raise unless there is a layer, and its network has widths.
+
+    Raises:
+        ValueError: Otherwise.
+    """
     if n_layers < 1:
         raise ValueError(f"n_layers: expected at least 1, got {n_layers!r}")
     if isinstance(hidden_dims, int) or not hidden_dims or min(hidden_dims) < 1:
         raise ValueError(f"hidden_dims: expected widths such as (64, 64), got {hidden_dims!r}")
 
 
-class _AutoregressiveFlow(Density):
+class AutoregressiveFlow(Density):
     """A zuko flow whose networks read bounded inputs."""
 
     def __init__(self, dim: int, flow: Any) -> None:
@@ -104,28 +107,16 @@ class _AutoregressiveFlow(Density):
             return u.sum(-1)
         base: Tensor
         log_det: Tensor
-        base, log_det = self.layers().call_and_ladj(u)
+        base, log_det = self._to_base(u)
         return log_det - (base.square().sum(-1) + self.dim * math.log(2 * math.pi)) / 2
 
-
-class MaskedAutoregressiveFlow(_AutoregressiveFlow):
-    """Masked autoregressive flow: affine layers.
-
-    Args:
-        dim: The number of latent features H.
-        n_layers: The number of autoregressive layers.
-        hidden_dims: Widths of the hidden layers of each network.
-    """
-
-    def __init__(self, dim: int, n_layers: int = 3, hidden_dims: Sequence[int] = (64, 64)) -> None:
-        _check_sizes(n_layers, hidden_dims)
-        affine = partial(zuko.transforms.MonotonicAffineTransform, slope=_LEAST_SCALE)
-        super().__init__(
-            dim, zuko.flows.MAF(dim, transforms=n_layers, hidden_features=tuple(hidden_dims), univariate=affine)
-        )
+    def _to_base(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Return where latents (B, H) are in the base, and log |det|, (B,)."""
+        found: tuple[Tensor, Tensor] = self.layers().call_and_ladj(u)
+        return found
 
 
-class SplineFlow(_AutoregressiveFlow):
+class SplineFlow(AutoregressiveFlow):
     """Neural spline flow: rational-quadratic layers with linear tails.
 
     Args:
@@ -136,7 +127,7 @@ class SplineFlow(_AutoregressiveFlow):
     """
 
     def __init__(self, dim: int, n_layers: int = 3, hidden_dims: Sequence[int] = (64, 64), n_bins: int = 8) -> None:
-        _check_sizes(n_layers, hidden_dims)
+        check_sizes(n_layers, hidden_dims)
         if n_bins < 2:
             raise ValueError(f"n_bins: expected at least 2, got {n_bins!r}")
         super().__init__(dim, zuko.flows.NSF(dim, transforms=n_layers, hidden_features=tuple(hidden_dims), bins=n_bins))

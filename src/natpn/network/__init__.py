@@ -3,13 +3,12 @@
 from natpn.network.budgets import BUDGETS, Budget, GradualBudget, LearnedBudget
 from natpn.network.default import PrincipalComponents, default_network
 from natpn.network.ensemble import NaturalPosteriorEnsemble
-from natpn.network.natural_posterior import LatentNormalisation, NaturalPosteriorNetwork, Prediction
+from natpn.network.natural_posterior import NaturalPosteriorNetwork, Prediction
 
 __all__ = [
     "BUDGETS",
     "Budget",
     "GradualBudget",
-    "LatentNormalisation",
     "LearnedBudget",
     "NaturalPosteriorEnsemble",
     "NaturalPosteriorNetwork",

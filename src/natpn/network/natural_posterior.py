@@ -1,6 +1,6 @@
 """The Natural Posterior Network (Sec. 3.2 of the paper): encoder, linear decoder and density → posterior, in one pass.
 
-    z = normalise(encoder(x))         the latent vector
+    z = encoder(x)                    the latent vector
     χ = link(decoder(z))              what a target looks like there
     log n = budget(log p(z, bypass))  how many observations that is worth
     posterior = prior + (χ, n)        Eq. 4
@@ -15,9 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
 
-from natpn import parallel
 from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.densities import get as get_density
@@ -28,8 +26,7 @@ from natpn.families import Family, Posterior
 from natpn.few_rows import Floats, array, form_of
 from natpn.network import budgets
 
-_MOMENTUM = 0.05  # the weight of a new batch in the running averages of latents
-_EPSILON = 1e-5  # added to their variances
+_EPSILON = 1e-5  # added to variances of latents
 
 Quick = Callable[[Floats], Evidence]
 
@@ -46,15 +43,10 @@ class Prediction(NamedTuple):
     evidence: Evidence
 
 
-class LatentNormalisation(nn.Module):
-    """Normalise every latent feature to mean 0 and variance 1, over all but the last dimension.
+class LatentFrame(nn.Module):
+    """Shift and scale latents by fixed numbers, z = (f − m)/√(v + ε).
 
-    z = (f − m)/√(v + ε), with m and v of the batch in training mode (over all processes, if there are several) and
-    their running averages in evaluation mode; nothing in it is learned. Without it an encoder may shrink the latent
-    space until every density is high, or spread it until none is. The staged scheme leaves m = 0 and v = 1 as they are:
-    there the density is fitted afterwards and cannot pull.
-
-    A batch of one row has no variance; it is normalised by the running averages and leaves them as they are.
+    m = 0 and v = 1 except in networks that earlier versions trained by the paper's scheme: those normalised latents.
     """
 
     running_mean: Tensor
@@ -68,32 +60,12 @@ class LatentNormalisation(nn.Module):
 
     @property
     def factor(self) -> Tensor:
-        """What latents less the running mean are multiplied with."""
+        """What latents less m are multiplied with."""
         return (self.running_variance + _EPSILON).rsqrt()
 
     def forward(self, latent: Tensor) -> Tensor:
-        """Normalise latents of shape (..., latent_dim), cut at the encoders' limit."""
-        latent = bound(latent.to(self.running_mean.dtype))
-        flat = latent.reshape(-1, latent.shape[-1])
-        rows = flat.shape[0] * parallel.world_size()
-        if not self.training or rows < 2:
-            return (latent - self.running_mean) * self.factor
-        if parallel.world_size() == 1:
-            running = self.running_mean, self.running_variance
-            result: Tensor = batch_norm(flat, *running, training=True, momentum=_MOMENTUM, eps=_EPSILON)
-            return result.reshape(latent.shape)
-        count = parallel.total(flat.new_tensor(flat.shape[0]))
-        mean = parallel.differentiable_total(flat.sum(0)) / count
-        variance = parallel.differentiable_total((flat - mean).square().sum(0)) / count
-        with torch.no_grad():
-            self.running_mean.lerp_(mean, _MOMENTUM)
-            self.running_variance.lerp_(variance * (rows / (rows - 1)), _MOMENTUM)
-        return (latent - mean) * (variance + _EPSILON).rsqrt()
-
-    @torch.no_grad()
-    def settle(self, latent: Tensor) -> None:
-        """Set the running mean to that of latents as the encoder returns them; the running variance stays."""
-        self.running_mean.copy_(bound(latent.to(self.running_mean.dtype)).flatten(0, -2).mean(0))
+        """Return latents of shape (..., latent_dim) in the frame, cut at the encoders' limit."""
+        return (bound(latent.to(self.running_mean.dtype)) - self.running_mean) * self.factor
 
 
 class NaturalPosteriorNetwork(nn.Module):
@@ -154,7 +126,7 @@ class NaturalPosteriorNetwork(nn.Module):
         self.encoder = encoder
         self.family = family
         self.latent_dim = latent_dim
-        self.normalisation = LatentNormalisation(latent_dim)
+        self.normalisation = LatentFrame(latent_dim)  # the name that saved tensors have
         self.decoder = nn.Linear(latent_dim, family.n_statistics)
         self.bypass = bypass
         self.density = density
@@ -178,11 +150,11 @@ class NaturalPosteriorNetwork(nn.Module):
             self.prior_log_n.copy_(log_n)
 
     def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return normalised latents, (..., latent_dim), and raw outputs of the decoder, (..., S)."""
+        """Return latents, (..., latent_dim), and raw outputs of the decoder, (..., S)."""
         return self.read(self.encoder(x))
 
     def read(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return normalised latents and raw outputs from the output of the encoder."""
+        """Return latents and raw outputs from the output of the encoder."""
         if latent.shape[-1:] != (self.latent_dim,):
             raise ValueError(
                 f"encoder: it returned shape {tuple(latent.shape)}, but latent_dim = {self.latent_dim} is needed in "
@@ -193,7 +165,7 @@ class NaturalPosteriorNetwork(nn.Module):
             return latent, self.decoder(latent)
 
     def features(self, x: Tensor, latent: Tensor, beside: Tensor | None = None) -> Tensor:
-        """Return what the density sees: normalised latents, and the output of the bypass, which may be known."""
+        """Return what the density sees: latents, and the output of the bypass, which may be known."""
         if self.bypass is None:
             return latent
         if beside is None:

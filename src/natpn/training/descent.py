@@ -25,7 +25,7 @@ from natpn.training.losses import Trainee
 from natpn.training.session import Session, TrainingError
 
 MEET = 16  # steps
-_SETTLE = 2048  # rows that the mean latent is calculated from
+_SETTLE = 2048  # rows of the sample that trainees settle by
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,7 @@ class _Run:
         self.moving = [self.flat.value, *buffers]
         self.average = [t.clone() for t in self.moving] if settings.averaging else []
         self.best = [t.clone() for t in self.live]
-        # With dropout the decoder has learned around the mean of noisy latents, which only the running mean knows.
-        noisy = any(isinstance(m, nn.Dropout) and m.p > 0 for m in trainee.modules())
-        self.sample = None if noisy else self.train.sample(_SETTLE)
+        self.sample = self.train.sample(_SETTLE)
         self.best_loss = torch.full((members,), math.inf, dtype=torch.float64)
         self.best_epoch = torch.zeros(members, dtype=torch.long)
 
@@ -209,8 +207,7 @@ class _Run:
         for live, average in zip(self.moving, self.average, strict=bool(self.average)):
             live.copy_(average)
         self.trainee.eval()
-        if self.sample is not None:
-            self.trainee.settle(self.sample)
+        self.trainee.settle(self.sample)
         loss, evidence = evaluate(self.trainee, self.held_out, self.session)
         better = loss < self.best_loss
         for best, live in zip(self.best, self.live, strict=True):

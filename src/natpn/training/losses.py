@@ -5,11 +5,13 @@
 | `PlainLoss` | the family's: by default −log p(y) at χ, the Bayesian loss for n → ∞ | encoder, decoder, scales |
 | `BayesianLoss` | −E[log p(y)] − λ H[posterior] | everything |
 | `DensityLoss` | −log p(z) of latents that were calculated before | the density |
+| `FineTuningLoss` | the same | a copy of the density |
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -18,9 +20,12 @@ from torch import Tensor, nn
 
 from natpn.densities import Density
 from natpn.encoders import ChainEncoder
+from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.by_hand import Backpropagation, FlatParameters, InputScales, Parts, StackedLinear, backpropagation
+
+LEAST = -10.0  # the least log n that training counts with
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,7 @@ class Trainee(nn.Module, ABC):
         return None
 
     def settle(self, x: Tensor) -> None:
-        """Set the running mean of the latents to that of a sample.
-
-        Training does not see constant shifts of the latents, so the optimiser turns their gradients, which are rounding
-        errors, into a random walk. A running mean would lag behind it.
-        """
+        """Take from a sample of prepared inputs what stays fixed in evaluation mode, where running means would lag."""
 
     def close(self) -> None:
         """Put what was trained where it belongs."""
@@ -157,8 +158,6 @@ class PlainLoss(Trainee):
         self.start, encoder = start, network.encoder
         if isinstance(network, StackedNetworks):
             self.stacked, self.n_members = network, network.n_members
-        else:
-            network.normalisation.eval()
         self.scales = InputScales(encoder.columns, self.n_members) if isinstance(encoder, ChainEncoder) else None
         parts = [encoder, network.decoder, self.scales]
         self.trained = nn.ModuleList([part for part in parts if part is not None])
@@ -197,25 +196,52 @@ class PlainLoss(Trainee):
 
 
 class BayesianLoss(Trainee):
-    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed."""
+    """The paper's loss (Sec. 3.5), −E[log p(y)] − λ H[posterior]; the signs in its last form there are reversed.
 
-    def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float) -> None:
+    In training log n counts as at least `LEAST`, and gradients that ask for more evidence pass that bound as if it were
+    not there: a row without evidence is predicted by the prior, whatever the network says of it, and nothing would be
+    learned from it. In validation there is no such bound.
+
+    Args:
+        network: What is trained.
+        entropy_weight: λ.
+        scale: Divides the loss, so that gradients of large targets are not all shortened.
+    """
+
+    def __init__(self, network: NaturalPosteriorNetwork, entropy_weight: float, scale: float = 1.0) -> None:
         super().__init__()
         self.trained = self.network = network
-        self.entropy_weight = entropy_weight
+        self.entropy_weight, self.scale = entropy_weight, scale
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B, …)."""
-        posterior, evidence = self.network(x)
+        evidence = self.network.see(x)
         self.log_n = evidence.log_n.detach()
+        return self.of(replace(evidence, log_n=_at_least(evidence.log_n)) if self.training else evidence, y)
+
+    def of(self, evidence: Evidence, y: Tensor) -> Tensor:
+        """Return the losses of evidence."""
+        posterior = self.network.predict(evidence).posterior
         loss: Tensor = -posterior.expected_log_likelihood(y)
-        return loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
+        loss = loss - self.entropy_weight * posterior.entropy() if self.entropy_weight else loss
+        return loss / self.scale
 
     def settle(self, x: Tensor) -> None:
-        """Set the running mean of the network's latents, a part of the sample at a time."""
+        """Set what the density fixes in evaluation mode, from a part of the sample at a time."""
         rows = max(1, min(len(x), 2**22 // max(1, x[0].numel())))
-        latent = torch.cat([self.network.encoder(part) for part in x.split(rows)])
-        self.network.normalisation.settle(latent)
+        parts = [self.network.features(part, self.network.represent(part)[0]) for part in x.split(rows)]
+        self.network.density.settle(torch.cat(parts))
+
+
+def _at_least(log_n: Tensor) -> Tensor:
+    """Return log n, at least `LEAST`; below it, gradients that ask for more pass as if there were no bound.
+
+    Those that ask for less do not: nothing would stop them.
+    """
+    passed = log_n - log_n.detach()  # 0, with the gradient of log n
+    if passed.requires_grad:
+        passed.register_hook(lambda gradient: gradient.clamp(max=0.0))
+    return torch.where(log_n < LEAST, LEAST + passed, log_n)
 
 
 class DensityLoss(Trainee):
@@ -229,6 +255,51 @@ class DensityLoss(Trainee):
         """Return losses, (B,); the targets play no part."""
         result: Tensor = -self.density.log_prob(x)
         return result
+
+    def settle(self, x: Tensor) -> None:
+        """Set what the density fixes in evaluation mode."""
+        self.density.settle(x)
+
+
+class FineTuningLoss(DensityLoss):
+    """Minus the log-density of a copy of the density, which replaces it in the end if the prediction allows that.
+
+    In joint training a row that is hard to predict may get little evidence, and with it the width of the prior. A
+    density that is fitted to latents alone gives it as much as others, and the prediction may become too sure. The
+    copy is taken if the loss of held-out rows grows by at most one standard error of their mean loss.
+
+    Args:
+        loss: The loss that the network was trained by.
+        features: What the density sees of held-out rows, (N, D).
+        raw: What the decoder says of them, (N, S).
+        y: Their targets.
+        weight: How much each counts, (N,).
+    """
+
+    def __init__(self, loss: BayesianLoss, features: Tensor, raw: Tensor, y: Tensor, weight: Tensor) -> None:
+        super().__init__(copy.deepcopy(loss.network.density))
+        self._loss = (loss,)  # in a tuple: it is not trained
+        self._held_out = features, raw, y, weight
+
+    @torch.no_grad()
+    def losses(self, density: Density) -> Tensor:
+        """Return what held-out rows lose with a density, (N,)."""
+        loss, (features, raw, y, _) = self._loss[0].eval(), self._held_out
+        network = loss.network
+        own, network.density = network.density, density.eval()
+        losses = loss.of(network.evidence(raw, features), y).double()
+        network.density = own
+        return losses
+
+    @torch.no_grad()
+    def close(self) -> None:
+        """Take the copy, if the prediction allows it."""
+        network, share = self._loss[0].network, self._held_out[3].double()
+        share = share / share.sum()
+        before, after = self.losses(network.density), self.losses(self.density)
+        error = ((before - share @ before).square() @ share / len(before)).sqrt()
+        if share @ (after - before) <= error:
+            network.density.load_state_dict(self.density.state_dict())
 
 
 @torch.no_grad()

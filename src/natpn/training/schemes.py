@@ -16,7 +16,9 @@ The density cannot pull the representation towards what is easy to model, and mo
 
 The paper's scheme (Sec. 3.5) is warm-up of the density, the joint Bayesian loss, and fine-tuning of the density.
 Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
-constant learning rate, with early stopping.
+constant learning rate, with early stopping. Three things are ours, without which runs fail: the decoder starts at the
+marginal of the targets, log n has a bound in training, and what fine-tuning found is taken only if the prediction
+allows it (`BayesianLoss` and `FineTuningLoss` in `natpn.training.losses`).
 """
 
 import contextlib
@@ -36,9 +38,11 @@ from natpn.training.descent import Descent, descend
 from natpn.training.losses import (
     BayesianLoss,
     DensityLoss,
+    FineTuningLoss,
     PlainLoss,
     StackedNetworks,
     Start,
+    marginal,
     stackable,
     start_at_marginal,
 )
@@ -281,20 +285,53 @@ class Paper:
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all phases, one member after the other."""
+        y, weight = targets(session)
         for i, member in enumerate(members):
             suffix = "" if len(members) == 1 else f" {i + 1}"
+            scale = marginal(member.family, y, weight)[1]
             if not session.is_finished(f"prepare{suffix}"):
                 prepare(session, member)
-                _normalise(session, member)
+                start_at_marginal(member, y, weight)
                 session.finish(f"prepare{suffix}")
-            self._density(session, f"warm-up{suffix}", member, i, self.warm_up_epochs)
-            loss = BayesianLoss(member, self.entropy_weight)
+            self._warm_up(session, f"warm-up{suffix}", member, i)
+            loss = BayesianLoss(member, self.entropy_weight, scale)
             descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
-            self._density(session, f"fine-tuning{suffix}", member, i, self.fine_tuning_epochs)
+            self._fine_tune(session, f"fine-tuning{suffix}", member, i, loss)
 
-    def _density(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, epochs: int) -> None:
-        if epochs:
-            fit_density(session, phase, member, place, self._descent(epochs), self.density_rows)
+    def _warm_up(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int) -> None:
+        """Fit the density to the latents of an untrained encoder by a few epochs of descent.
+
+        Expectation-maximisation would fit a mixture so closely that every step of the encoder leads out of it.
+        """
+        if self.warm_up_epochs and not member.density.refit_suffices and not session.is_finished(phase):
+            train, held_out = self._latents(session, member, place)
+            descent = self._descent(self.warm_up_epochs)
+            descend(session, phase, DensityLoss(member.density), _rows(train), _rows(held_out), descent)
+
+    def _fine_tune(
+        self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
+    ) -> None:
+        """Fit the density to the final latents, and take what was found if the prediction allows it."""
+        if not self.fine_tuning_epochs or session.is_finished(phase):
+            return
+        train, held_out = self._latents(session, member, place)
+        said = [parallel.gather_rows(t) for t in (held_out.features, held_out.raw, held_out.y, held_out.weight)]
+        trainee = FineTuningLoss(loss, *said)
+        if trainee.density.refit_suffices:
+            trainee.density.refit(train.features, train.weight, _generator(session), parallel.total)
+            trainee.close()
+            session.finish(phase)
+        else:
+            descent = self._descent(self.fine_tuning_epochs)
+            descend(session, phase, trainee, _rows(train), _rows(held_out), descent)
+
+    def _latents(self, session: Session, member: NaturalPosteriorNetwork, place: int) -> tuple[Latents, Latents]:
+        """Return what the network says of training and of held-out rows."""
+        train, held_out = (
+            latents(member, source.of(place), session, self.density_rows)
+            for source in (session.train, session.validation)
+        )
+        return train, held_out
 
     def _descent(self, epochs: int) -> Descent:
         return Descent(
@@ -304,19 +341,6 @@ class Paper:
             patience=self.patience,
             max_gradient_norm=self.max_gradient_norm,
         )
-
-
-@torch.no_grad()
-def _normalise(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Set the running mean and variance of the latents to those before training."""
-    network.eval()
-    sums = torch.zeros(3, network.latent_dim, dtype=torch.float64, device=session.device)
-    for x, _, _ in session.train.chunks():
-        latent = network.encoder(x).reshape(-1, network.latent_dim).double()
-        sums += torch.stack([torch.ones_like(latent).sum(0), latent.sum(0), latent.square().sum(0)])
-    rows, total, squares = parallel.total(sums)
-    network.normalisation.running_mean.copy_(total / rows)
-    network.normalisation.running_variance.copy_((squares / rows - (total / rows).square()).clamp(min=0.0))
 
 
 @torch.no_grad()
@@ -331,7 +355,12 @@ def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
 
 
 def fit_density(
-    session: Session, phase: str, network: NaturalPosteriorNetwork, place: int, descent: Descent, max_rows: int
+    session: Session,
+    phase: str,
+    network: NaturalPosteriorNetwork,
+    place: int,
+    descent: Descent,
+    max_rows: int,
 ) -> None:
     """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
 
@@ -341,16 +370,20 @@ def fit_density(
         return
     train = latents(network, session.train.of(place), session, max_rows)
     if not session.is_finished(f"{phase} start"):
-        generator = torch.Generator().manual_seed(session.seed)
-        network.density.refit(train.features, train.weight, generator, parallel.total)
+        network.density.refit(train.features, train.weight, _generator(session), parallel.total)
         parallel.synchronise(network.density)
         session.finish(f"{phase} start")
     if network.density.refit_suffices:
         session.finish(phase)
         return
     held_out = latents(network, session.validation.of(place), session, max_rows)
-    everyone = [
-        Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))
-        for part in (train, held_out)
-    ]
-    descend(session, phase, DensityLoss(network.density), everyone[0], everyone[1], descent)
+    descend(session, phase, DensityLoss(network.density), _rows(train), _rows(held_out), descent)
+
+
+def _generator(session: Session) -> torch.Generator:
+    return torch.Generator().manual_seed(session.seed)
+
+
+def _rows(part: Latents) -> Rows:
+    """Return what the density sees, of all processes."""
+    return Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))

@@ -11,11 +11,19 @@ from natpn.densities import MaskedAutoregressiveFlow
 from natpn_paper import datasets
 from natpn_paper.baselines import BASELINES
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
-from natpn_paper.experiments import EXPERIMENTS, execute, paper_tables, published
+from natpn_paper.experiments import EXPERIMENTS, execute, grid, paper_tables, published, table_rows
 from natpn_paper.experiments.base import Run
 from natpn_paper.experiments.registry import DRAWINGS
 from natpn_paper.experiments.studies import BUDGETS, ROWS
-from natpn_paper.experiments.table_rows import LATENT_DIM, PAPER, Setting, build, is_single_pass, plain_name
+from natpn_paper.experiments.table_rows import (
+    ENCODER,
+    OURS,
+    PAPER,
+    Setting,
+    build,
+    is_single_pass,
+    plain_name,
+)
 from natpn_paper.results.tables import tables
 
 HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()
@@ -110,17 +118,58 @@ def test_flow_and_budget_are_those_of_the_study_row_with_the_figures_of_the_tabl
     dim, budget, flow = ROWS[row]
     kind, layers = setting.flow
     assert (dim, BUDGETS[budget], flow) == (
-        LATENT_DIM,
+        setting.latent_dim,
         setting.budget,
         f"{layers}/0" if kind == "radial" else f"0/{layers}",
     )
 
 
 def test_the_papers_flow_and_budget_are_used():
-    setting = Setting((8, 1), flow=("maf", 3), budget="exp")
+    setting = Setting((8, 1), flow=("maf", 3), budget="exp", latent_dim=4)
     model = build(Run("uci", "kin8nm", "NatPN (paper)", 0), "normal", (3,), setting)
     assert isinstance(model.density, MaskedAutoregressiveFlow)
+    assert model.density.dim == model.latent_dim == 4
     assert model.budget == "exp"
+
+
+@pytest.mark.parametrize("name", ["sensorless-drive", "bike-sharing", "uci"])
+def test_models_of_a_table_share_encoder_and_schedule(name):
+    experiment = EXPERIMENTS[name]
+    target = "classes" if name == "sensorless-drive" else "normal"
+    setting = Setting((24, 2), learning_rate=4e-3, batch_size=100, patience=7, max_epochs=70)
+    for model in experiment.models:
+        found = build(Run(name, experiment.data[0], model, 0), target, (3,), setting)
+        if model in OURS:
+            assert found.encoder == "auto"
+            continue
+        encoder = found.encoder()
+        widths = [layer.out_features for layer in encoder.modules() if isinstance(layer, torch.nn.Linear)]
+        assert widths == [24, 24, 6 if model == "PostNet" else 16], model
+        if model.endswith(ENCODER):
+            assert found.scheme == "auto" or found.scheme == "staged"
+            continue
+        scheme = found.scheme if model.endswith(PAPER) else found
+        assert (scheme.learning_rate, scheme.batch_size, scheme.patience, scheme.max_epochs) == (4e-3, 100, 7, 70)
+        assert model.endswith(PAPER) or found.schedule == "constant"
+
+
+def test_no_model_is_trained_on_what_it_is_scored_on():
+    for model in ("R-PriorNet", "EnD2"):
+        found = build(Run("mnist", "mnist", model, 0), "classes", (1, 28, 28), Setting())
+        assert getattr(found, "ood", None) is None
+
+
+def test_chosen_settings_replace_those_of_the_table(monkeypatch):
+    monkeypatch.setattr(
+        table_rows, "_chosen", lambda: {"here": {"hidden": [8, 2], "flow": ["maf", 4], "budget": "exp"}}
+    )
+    setting = Setting(patience=3)
+    assert setting.chosen("elsewhere") == setting
+    assert setting.chosen("here") == Setting((8, 2), patience=3, flow=("maf", 4), budget="exp")
+    monkeypatch.undo()
+    assert set(table_rows._chosen()) <= set(grid.PARTS)
+    for part, training in grid.PARTS.items():
+        assert isinstance(training.setting_of(part), Setting)
 
 
 @pytest.mark.parametrize(("limit", "size"), [(None, 512), (1000, 64), (100_000, 256)])

@@ -40,7 +40,7 @@ def test_runs_are_made_told_and_rendered(there):
     assert "1/7  small  there  Dropout  seed 0  Accuracy 7.00, Brier 8.00, 9/10 Epist. 10.00  (0 s)" in result.stdout
     assert "7/7  drawn  there  NatPN  seed 0  done" in result.stdout
     assert "sensorless-drive: A small table\n2 seeds; 6 runs" in result.stdout
-    assert "within two standard errors" in result.stdout
+    assert "within two of the paper’s standard errors" in result.stdout
     place = there / "reproduce"
     assert len(read_lines(place / "results.jsonl")) == 7
     written = (place / "results.md").read_text()

@@ -13,7 +13,7 @@ from natpn_paper.results.html_page import page
 from natpn_paper.results.listing import legend, markdown, read_notes, summary, text
 from natpn_paper.results.svg_figures import drawings
 from natpn_paper.results.tables import tables
-from natpn_paper.results.tally import agreement, best_single_pass, counted, total
+from natpn_paper.results.tally import LEFT_OUT, agreement, best_single_pass, counted_near, counted_rank, total
 from natpn_paper.results.words import about
 from report.test_page import Page
 
@@ -169,23 +169,45 @@ def test_a_terminal_gets_lines_that_fit(width):
     assert "° best with a single pass" in legend()
 
 
-def test_agreement_counts_cells():
+def test_agreement_counts_cells_with_the_papers_errors():
     value, error = scores("sensorless-drive")["NatPN", "Accuracy"]
     best = best_single_pass(VIEW, "Brier")
     assert best == min(v for (m, c), (v, _) in scores("sensorless-drive").items() if c == "Brier" and m in SINGLE)
-    near = line("NatPN (paper)", scores={"Accuracy": value + 2 * error, "Brier": 50.0})
-    ours = line("NatPN", scores={"Brier": best + 0.001, "Accuracy": 50.0})
+    near = line("NatPN (paper)", scores={"Accuracy": value + 2 * error, "Brier": 50.0, "OODom Epist.": 99.999})
+    ours = line("NatPN", scores={"Brier": best + 0.001, "Accuracy": 50.0, "9/10 Epist.": 99.0})
     (one,) = agreement([near, ours], MADE)
-    assert {key[2]: right for key, right in one.near.items()} == {"Accuracy": True, "Brier": False}
-    assert {key[2]: right for key, right in one.good.items()} == {"Brier": True, "Accuracy": False}
+    assert {key[2]: found for key, found in one.near.items()} == {
+        "Accuracy": "near",
+        "Brier": "worse",
+        "OODom Epist.": "tie",
+    }
+    assert {key[2]: found for key, found in one.rank.items()} == {
+        "Brier": "equal",
+        "Accuracy": "behind",
+        "9/10 Epist.": "better",
+    }
     (far,) = agreement([line("NatPN (paper)", scores={"Accuracy": value + 2 * error + 0.01})], MADE)
-    assert counted(far.near) == "0 of 1"
-    assert counted(far.good) == ""
+    assert (counted_near(far), counted_rank(far)) == ("0 of 1 (1 better, 0 worse)", "")
     wide = [line("NatPN (paper)", seed, scores={"Accuracy": value + 5 + shift}) for seed, shift in ((0, -4), (1, 4))]
-    assert counted(agreement(wide, MADE)[0].near) == "1 of 1"
+    assert counted_near(agreement(wide, MADE)[0]).startswith("0 of 1")  # our own error does not excuse a difference
     assert agreement([], MADE) == []
-    assert "| sensorless-drive | 1 of 2 | 1 of 2 |" in markdown(tables([near, ours], MADE), [one])
-    assert re.search(r"sensorless-drive +1 of 2 +1 of 2", summary([one]))
+    assert "| sensorless-drive | 1 of 2 (0 better, 1 worse), 1 tie | 1 better, 1 equal, 1 behind |" in markdown(
+        tables([near, ours], MADE), [one]
+    )
+    assert re.search(
+        r"sensorless-drive +1 of 2 \(0 better, 1 worse\), 1 tie +1 better, 1 equal, 1 behind", summary([one])
+    )
+
+
+def test_an_error_that_prints_as_zero_is_not_zero():
+    value, error = scores("sensorless-drive")["NatPN", "OODom Alea."]
+    assert error == 0.0
+    found = {
+        shift: agreement([line("NatPN (paper)", scores={"OODom Alea.": value + shift})], MADE)[0]
+        for shift in (-0.01, 0.01, -0.02)
+    }
+    near = {shift: counted_near(one)[:6] for shift, one in found.items()}
+    assert near == {-0.01: "1 of 1", 0.01: "1 of 1", -0.02: "0 of 1"}
 
 
 SINGLE = {"R-PriorNet", "EnD2", "PostNet", "NatPN"}
@@ -194,7 +216,7 @@ SINGLE = {"R-PriorNet", "EnD2", "PostNet", "NatPN"}
 def test_the_total_counts_a_score_once():
     lines = everything()
     found = agreement(lines)
-    assert {one.table for one in found if one.good} == {
+    assert {one.table for one in found if one.rank} == {
         "sensorless-drive",
         "bike-sharing-normal",
         "bike-sharing-poisson",
@@ -203,7 +225,8 @@ def test_the_total_counts_a_score_once():
     }
     bike = [one for one in found if one.table in ("bike-sharing-normal", "bike-sharing-app")]
     assert len(total(bike).near) == len(bike[0].near) == len(bike[1].near) == 6
-    assert len(total(found).good) == 6 * 5
+    assert len(total(found).rank) == 6 * 5
+    assert not {one.table for one in found} & set(LEFT_OUT)
 
 
 def test_figures_are_drawn_by_their_experiments(monkeypatch):

@@ -14,7 +14,7 @@ from natpn_paper.baselines.deep_ensemble import EnsembleClassifier, EnsembleRegr
 from natpn_paper.baselines.distillation import EnD2Classifier
 from natpn_paper.baselines.dropout import DropoutClassifier, DropoutRegressor
 from natpn_paper.baselines.evidential import EvRegRegressor
-from natpn_paper.baselines.posterior_network import PostNetClassifier
+from natpn_paper.baselines.posterior_network import POSTNET_DIM, PostNetClassifier
 from natpn_paper.baselines.prior_network import RPriorNetClassifier
 from natpn_paper.baselines.readings import BaselineClassDistribution, BaselineDistribution
 from natpn_paper.baselines.sngp import SNGPClassifier
@@ -22,6 +22,7 @@ from natpn_paper.baselines.standard import StandardNetClassifier, StandardNetReg
 
 __all__ = [
     "BASELINES",
+    "POSTNET_DIM",
     "Baseline",
     "BaselineClassDistribution",
     "BaselineDistribution",

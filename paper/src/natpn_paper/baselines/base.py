@@ -8,7 +8,7 @@ A subclass writes these three, `_network`, `_loss` and `_read`; the loop is that
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
 from natpn_paper.baselines.readings import BaselineClassDistribution, BaselineDistribution, Reading
 
 _EVALUATIONS = 30
+Schedule = Literal["one_cycle", "constant"]
 
 
 class Settings(TypedDict, total=False):
@@ -42,6 +43,7 @@ class Settings(TypedDict, total=False):
     batch_size: int | None
     learning_rate: float | None
     patience: int | None
+    schedule: Schedule
     validation_fraction: float
     device: str | None
     random_state: int | np.random.RandomState | None
@@ -60,6 +62,7 @@ class Baseline(DataEstimator):
         learning_rate: The peak of the learning rate, which rises and then falls to almost 0.
         patience: Epochs without progress before training stops; by default training runs to the end of the cycle. The
             best state is kept either way.
+        schedule: "one_cycle", with a moving average of the weights, or "constant" for the learning rate as it is.
         validation_fraction: Share of rows held out to find the best state.
         device: "cpu", "cuda", "auto".
         random_state: The seed.
@@ -89,6 +92,7 @@ class Baseline(DataEstimator):
         batch_size: int | None = None,
         learning_rate: float | None = None,
         patience: int | None = None,
+        schedule: Schedule = "one_cycle",
         validation_fraction: float = 0.2,
         device: str | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -100,6 +104,7 @@ class Baseline(DataEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.patience = patience
+        self.schedule = schedule
         self.validation_fraction = validation_fraction
         self.device = device
         self.random_state = random_state
@@ -178,8 +183,8 @@ class Baseline(DataEstimator):
             self.max_epochs or min(max(self._steps * size // rows, low), high),
             size,
             self.learning_rate or self._rate,
-            "one_cycle",
-            self._averaging,
+            self.schedule,
+            self._averaging if self.schedule == "one_cycle" else 0.0,
             self.patience,
             evaluations=_EVALUATIONS if self.patience is None else None,
         )
@@ -194,6 +199,7 @@ class Baseline(DataEstimator):
                 check_count(self, name)
         if self.learning_rate is not None:
             check_number(self, "learning_rate", 0)
+        check_choice("schedule", str(self.schedule), get_args(Schedule))
         check_share(self, "validation_fraction")
 
     # Predicting.

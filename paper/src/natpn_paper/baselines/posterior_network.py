@@ -23,14 +23,15 @@ from natpn import densities
 from natpn.densities import Density
 from natpn.estimators.rows import Prepared
 from natpn.families import Family
-from natpn.network import LatentNormalisation
 from natpn.network.budgets import LARGEST
 from natpn.training import Trainee
 from natpn_paper.baselines.checks import check_number
 from natpn_paper.baselines.dirichlet import DirichletClassifier
-from natpn_paper.baselines.plain_network import NetworkLoss, checked_latent
+from natpn_paper.baselines.normalisation import LatentNormalisation, NormalisedLoss
+from natpn_paper.baselines.plain_network import checked_latent
 
 _PULL = 0.1  # w
+POSTNET_DIM = 6
 
 
 class StackedDensities(nn.Module):
@@ -97,7 +98,7 @@ class PosteriorNetwork(nn.Module):
         return softplus(self.log_evidence(x))
 
 
-class ExpectedCrossEntropy(NetworkLoss):
+class ExpectedCrossEntropy(NormalisedLoss):
     """The expected cross-entropy, less the weighted entropy of the Dirichlet.
 
     Args:
@@ -123,10 +124,6 @@ class ExpectedCrossEntropy(NetworkLoss):
             return losses
         return losses + _PULL * (-log_n.gather(-1, y.long().unsqueeze(-1))[..., 0]).clamp(min=0.0)
 
-    def settle(self, x: Tensor) -> None:
-        """Set the running mean of the latents to that of a sample."""
-        self.network.normalisation.settle(torch.cat([self.network.encoder(part) for part in x.split(512)]))
-
 
 class PostNetClassifier(DirichletClassifier):
     """A Posterior Network for classes.
@@ -148,7 +145,7 @@ class PostNetClassifier(DirichletClassifier):
         *,
         density: str | Density = "radial",
         entropy_weight: float = 1e-5,
-        latent_dim: int = 6,
+        latent_dim: int = POSTNET_DIM,
         **settings: Any,
     ) -> None:
         super().__init__(latent_dim=latent_dim, **settings)

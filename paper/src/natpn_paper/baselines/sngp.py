@@ -19,11 +19,11 @@ from torch.nn.utils import parametrize
 
 from natpn.estimators.rows import Prepared
 from natpn.families import CategoricalDistribution
-from natpn.network import LatentNormalisation
 from natpn.training import Trainee
 from natpn_paper.baselines.base import BaselineClassifier, Settings
 from natpn_paper.baselines.checks import check_count, check_number
-from natpn_paper.baselines.plain_network import NetworkLoss, checked_latent
+from natpn_paper.baselines.normalisation import LatentNormalisation, NormalisedLoss
+from natpn_paper.baselines.plain_network import checked_latent
 from natpn_paper.baselines.readings import Reading
 
 _CHUNK = 4096
@@ -128,7 +128,7 @@ class GaussianProcessNetwork(nn.Module):
         self.covariance.copy_(torch.cholesky_inverse(torch.linalg.cholesky(precision)))
 
 
-class PosteriorModeLoss(NetworkLoss):
+class PosteriorModeLoss(NormalisedLoss):
     """Cross-entropy with the prior of the last layer's weights.
 
     Args:
@@ -148,10 +148,6 @@ class PosteriorModeLoss(NetworkLoss):
         logits = self.network.decoder(self.network.features(x))
         cross = nn.functional.cross_entropy(logits, y.long(), reduction="none")
         return cross + weight.square().sum() / (2 * self.rows)
-
-    def settle(self, x: Tensor) -> None:
-        """Set the running mean of the latents to that of a sample."""
-        self.network.normalisation.settle(torch.cat([self.network.encoder(part) for part in x.split(512)]))
 
 
 class SNGPClassifier(BaselineClassifier):

@@ -3,9 +3,11 @@
 Splits are the paper's (Appendix F). A data set with a test set of its own keeps it, and the rest is split 80 % / 20 %
 into training and validation rows. Any other is split 70 % / 15 % / 15 %. The seed decides which rows go where.
 
-Out-of-domain inputs ("OODom") are the test inputs times 255. The paper calls them "not normalized in [0, 1]" (Section
-4.1): an image keeps its bytes of 0 to 255, and a table is scaled by the same factor. Scale them with the moments of the
-training rows, like all other inputs.
+Out-of-domain inputs ("OODom") are the inputs of the first OOD set times 255, or the test inputs if there is none. The
+paper calls them "not normalized in [0, 1]" (Section 4.1): an image keeps its bytes of 0 to 255, and a table is scaled
+by the same factor. It does not say of which set. But it prints the areas of models that rank every OODom input above
+every test input: 23.59 for Sensorless Drive and 15.8 for CIFAR-10, as with the left-out classes and with SVHN. Scale
+them with the moments of the training rows, like all other inputs.
 """
 
 from collections.abc import Callable, Mapping
@@ -72,6 +74,11 @@ def divide(n_rows: int, share: float, seed: int) -> tuple[Array, Array]:
     return first, second
 
 
+def out_of_domain(ood: Mapping[str, Array], test: Array) -> Array:
+    """Return out-of-domain inputs, from the inputs of OOD sets and of the test set."""
+    return 255 * next(iter(ood.values()), test)
+
+
 def assemble(
     name: str,
     rest: "Rows",
@@ -114,7 +121,7 @@ def assemble(
             continue
         unfamiliar[other] = found.read(request)[0]
         notes.append(f"{other}: {found.note}" if found.note else "")
-    unfamiliar["OODom"] = 255 * tested[0]
+    unfamiliar["OODom"] = out_of_domain(unfamiliar, tested[0])
     note = "; ".join(n for n in notes if n)
     return Splits(name, train, validation, tested, unfamiliar, n_classes, columns, note)
 
@@ -166,7 +173,7 @@ class Splits:
         train: Inputs and targets to train on.
         validation: Inputs and targets for early stopping.
         test: Inputs and targets to report on.
-        ood: Inputs of each OOD set, by the paper's name for it. "OODom" is the test inputs times 255.
+        ood: Inputs of each OOD set, by the paper's name for it. "OODom" is the first of them times 255.
         n_classes: The number of classes; None for regression.
         columns: The names of a table's columns; None for images and tables without names.
         note: What differs from the full data set; empty if nothing does.

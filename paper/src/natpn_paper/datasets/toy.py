@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from natpn_paper.datasets.base import Array, Pair, Request, Splits, choose
+from natpn_paper.datasets.base import Array, Pair, Request, Splits, choose, out_of_domain
 
 CENTRES = np.array([[0.0, 2.0], [-1.5, -0.8], [0.6, -0.8]])
 SPREAD = 0.6
@@ -80,5 +80,6 @@ def cut(
         return rows[choose(len(rows), request.limit, request.seed)]
 
     first, second, third = ((cap(X), cap(y)) for X, y in (train, validation, test))
-    unfamiliar = {other: cap(X) for other, X in ood.items()} | {"OODom": 255 * third[0]}
+    others = {other: cap(X) for other, X in ood.items()}
+    unfamiliar = others | {"OODom": out_of_domain(others, third[0])}
     return Splits(name, first, second, third, unfamiliar, n_classes, columns)

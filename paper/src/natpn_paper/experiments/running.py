@@ -8,7 +8,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from functools import cache
 from itertools import islice
@@ -65,6 +65,7 @@ def run_all(
     jobs: int | None = None,
     backend: str | None = None,
     on_result: Callable[[Line], None] | None = None,
+    experiments: Mapping[str, Experiment] = EXPERIMENTS,
 ) -> int:
     """Make runs, append their lines to a file, and return how many failed.
 
@@ -76,6 +77,7 @@ def run_all(
         jobs: How many runs at a time; None is one on this machine, and one for each processor of a Ray cluster.
         backend: "ray" sends runs to a Ray cluster; None uses processes of this machine.
         on_result: Called with each line, or with {"run": …, "error": …} if a run failed.
+        experiments: Whose runs, by name.
 
     Raises:
         ChildProcessError: If a worker process is killed; finished runs are in the file.
@@ -84,7 +86,7 @@ def run_all(
     place.parent.mkdir(parents=True, exist_ok=True)
     _mend(place)
     failed = 0
-    with closing(_lines(runs, jobs, backend)) as lines:
+    with closing(_lines(runs, jobs, backend, experiments)) as lines:
         for line in lines:
             if "error" in line:
                 failed += 1
@@ -95,8 +97,8 @@ def run_all(
     return failed
 
 
-def _lines(runs: list[Run], jobs: int | None, backend: str | None) -> Lines:
-    tasks = [(EXPERIMENTS[run.experiment], run) for run in runs]
+def _lines(runs: list[Run], jobs: int | None, backend: str | None, experiments: Mapping[str, Experiment]) -> Lines:
+    tasks = [(experiments[run.experiment], run) for run in runs]
     if backend == "ray":
         return _on_ray(tasks, jobs)
     return _in_processes(tasks, jobs) if jobs is not None and jobs > 1 else (_attempt(*task) for task in tasks)

@@ -34,7 +34,7 @@ def run_one(run: Run) -> Outcome:
     from natpn import metrics
 
     data = datasets.load("cifar10", seed=run.seed, limit=run.rows(CIFAR10_QUICK_ROWS))
-    model = fitted(run, "classes", data, CIFAR10_SETTING, data.ood.get("SVHN"))
+    model = fitted(run, "classes", data, CIFAR10_SETTING)
     n_images = _QUICK_IMAGES if run.quick else _IMAGES
     images, labels = (part[:n_images] for part in data.test)
     index = np.searchsorted(model.classes_, labels)

@@ -5,9 +5,8 @@ and no MAF layers.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
 
 from natpn_paper.experiments.base import Experiment, Outcome, Run, View
 from natpn_paper.experiments.paper_tables import (
@@ -41,28 +40,23 @@ class Study:
 
     def __call__(self, run: Run) -> Outcome:
         """Make a run."""
-        from natpn import densities
-        from natpn.estimators import NatPNClassifier, NatPNRegressor
-        from natpn_paper import datasets
+        from natpn_paper import baselines, datasets
         from natpn_paper.experiments.scoring import score
 
         data = datasets.load(self.data, seed=run.seed, limit=run.rows())
         (X, y), (X_val, y_val) = data.train, data.validation
-        dim, budget, flow = ROWS[run.model]
-        radial, maf = map(int, flow.split("/"))
-        kind: Any = NatPNClassifier if self.target == "classes" else NatPNRegressor
-        model = kind(
-            **({} if self.target == "classes" else {"family": self.target}),
-            **paper_scheme(run, self.setting)
-            | {
-                "encoder": encoder(X.shape[1:], self.setting, dim),
-                "density": densities.get("radial" if radial else "maf", dim, n_layers=radial or maf),
-                "latent_dim": dim,
-                "budget": BUDGETS[budget],
-                "random_state": run.seed,
-            },
-        )
+        setting = row_setting(self.setting, run.model)
+        module = encoder(X.shape[1:], setting)
+        parameters = {"encoder": module, "latent_dim": setting.latent_dim, "random_state": run.seed}
+        model = baselines.get("NatPN", self.target, **parameters, **paper_scheme(run, setting))
         return Outcome(score(model.fit(X, y, X_val=X_val, y_val=y_val), data, self.names), note=data.note)
+
+
+def row_setting(setting: Setting, row: str) -> Setting:
+    """Return a setting with the latent dimension, budget and flow that the name of a row says."""
+    dim, budget, flow = ROWS[row]
+    radial, maf = map(int, flow.split("/"))
+    return replace(setting, latent_dim=dim, budget=BUDGETS[budget], flow=("radial", radial) if radial else ("maf", maf))
 
 
 def _study(name: str, title: str, table: str, columns: tuple[str, ...], run: Study) -> Experiment:

@@ -8,6 +8,7 @@ import click
 from natpn.cli.writing import Problem, note, of_system, part, say
 
 RESULTS = os.path.join("reproduce", "results.jsonl")
+CHOICE_RESULTS = os.path.join("reproduce", "choice.jsonl")
 QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
 
 
@@ -37,6 +38,12 @@ QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
 @click.option("--backend", type=click.Choice(["ray"]), help="Make the runs on a Ray cluster.")
 @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep finished runs, or begin again.")
 @click.option("--render-only", is_flag=True, help="Make no runs; write tables and figures of those in the file.")
+@click.option(
+    "--choose",
+    "choosing",
+    is_flag=True,
+    help="Search the paper's grid for the settings of NatPN (paper) on tables, by validation likelihood.",
+)
 @click.pass_context
 def reproduce(
     ctx: click.Context,
@@ -55,17 +62,19 @@ def reproduce(
     backend: str | None,
     resume: bool,
     render_only: bool,
+    choosing: bool,
 ) -> None:
     """Measure tables and figures of the paper again, and write them beside what the paper printed.
 
     NAME is one that --list shows, or all. Each run is written to a file of results as soon as it ends; a command that
-    was stopped continues where it stopped. Writes results.md, results.html and figures/.
+    was stopped continues where it stopped. Writes results.md, results.html and figures/; with --choose, chosen.json.
 
     \b
     Example:
       natpn reproduce --list
       natpn reproduce sensorless-drive uci --seeds 5 --jobs 4
       natpn reproduce mnist --models NatPN,PostNet --quick
+      natpn reproduce --choose bike-sharing-poisson --seeds 1 --epochs 300
     """
     from natpn_paper.experiments import EXPERIMENTS, missing, read_lines, run_all
     from natpn_paper.reproduce.choosing import ALL, select, wanted_runs, with_data
@@ -77,6 +86,14 @@ def reproduce(
             raise Problem(
                 f"{option} cannot be combined with --quick, whose runs are small already; leave one of them out."
             )
+    if choosing:
+        from natpn_paper.reproduce.choice import choose
+
+        if not names:
+            raise Problem("--choose needs the name of a data set or table, as in --choose bike-sharing-poisson.")
+        place = results or CHOICE_RESULTS
+        choose(names, place, out or os.path.dirname(place) or ".", seeds, epochs, jobs, backend)
+        return
     place = results or (QUICK_RESULTS if quick else RESULTS)
     if listing or not (names or render_only):
         if not listing:

@@ -16,8 +16,8 @@ from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
 BEST, BEST_SINGLE = "*", "°"
 SUMMARY = (
     "table",
-    "`NatPN (paper)` within two standard errors of the paper",
-    "`NatPN` at least as good as the paper’s best single pass",
+    "`NatPN (paper)` within two of the paper’s standard errors",
+    "`NatPN` against the paper’s best single pass",
 )
 TITLE = "# The paper’s results, measured again"
 ALL = ""  # the name of the remark on all results
@@ -62,8 +62,9 @@ def summary(agreements: Sequence[Agreement]) -> str:
     heads = tuple(head.replace("`", "") for head in SUMMARY)
     rows = counts(agreements)
     first = max(len(row[0]) for row in [heads, *rows])
-    lines = [f"{heads[1]} (a),", f"{heads[2]} (b):", f"{'':<{first}}  {'a':>10}  {'b':>10}"]
-    return "\n".join([*lines, *(f"{name:<{first}}  {near:>10}  {good:>10}".rstrip() for name, near, good in rows)])
+    second = max(len(row[1]) for row in rows)
+    lines = [f"{heads[1]} (a),", f"{heads[2]} (b):", f"{'':<{first}}  {'a':<{second}}  b"]
+    return "\n".join([*lines, *(f"{name:<{first}}  {near:<{second}}  {rank}".rstrip() for name, near, rank in rows)])
 
 
 def markdown(
