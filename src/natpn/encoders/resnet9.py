@@ -39,9 +39,9 @@ class Stage(nn.Module):
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
         first, second = convolution(n_in, n_out), convolution(n_out, n_out)
-        for layers in (first, second):
-            weight = layers[0].weight
-            nn.init.dirac_(weight.data[: weight.shape[1]])
+        with torch.no_grad():
+            nn.init.dirac_(first[0].get_parameter("weight")[:n_in])
+            nn.init.dirac_(second[0].get_parameter("weight"))
         self.convolution, self.normalise = first[0], first[1:]
         self.pool = nn.MaxPool2d(2, ceil_mode=True)
         self.residual = second

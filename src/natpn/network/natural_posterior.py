@@ -5,8 +5,8 @@
     log n = budget(log p(z, bypass))  how many observations that is worth
     posterior = prior + (χ, n)        Eq. 4
 
-With `polar` the density sees z as its direction z/‖z‖ and the logarithm of its length. A network for pictures pulls what
-it recognises far out, and the farther the wider it scatters; what it does not recognise stays near the origin, where a
+With `polar` the density sees z as its direction z/‖z‖ and the logarithm of its length. A network for pictures pulls
+what it recognises far out, where it scatters widely; what it does not recognise stays near the origin, and there a
 density over z itself is the highest.
 
 Far from the training data p falls to 0, n with it, and the posterior is the prior (Sec. 3.3, Theorem 1).

@@ -12,7 +12,7 @@ from natpn.encoders.patches import PATCH, patch_components
 
 _MOST = 27
 _LEAST = 1e-4  # of the largest variance is added to all
-_FAINTEST = 1e-3  # an energy below it is none
+_FAINTEST, _STRONGEST = 1e-3, 1e3
 _TOGETHER = 256
 
 
@@ -21,7 +21,10 @@ class PatchEnergies(nn.Module):
 
     With r_k the response of the picture to the k-th principal component of training patches, brought to variance 1,
 
-        e_k = log(mean of r_k² over all places + 10⁻³).
+        e_k = log(E_k + 10⁻³),   E_k = the mean of r_k² over all places,
+
+    and from E_k = 1000 on, a thousand times the energy of ordinary pictures, e_k goes on as a straight line: pictures
+    that grow without end leave every density behind.
 
     It is a bypass: the density sees it beside the latent vector, the decoder does not. An encoder learns to disregard
     what classes have in common: noise, blur, compression, how colours go together. Pictures of another kind differ in
@@ -55,7 +58,9 @@ class PatchEnergies(nn.Module):
         images, leading = flatten_images(x.to(self.filters.dtype), self.shape)
         parts = images.split(_TOGETHER) if may_overwrite() else [images]
         energies = torch.cat([self._energies(part) for part in parts])
-        return (energies + _FAINTEST).log().reshape(*leading, self.latent_dim)
+        beyond = (energies - _STRONGEST).clamp(min=0) / _STRONGEST
+        logarithm = (energies.clamp(max=_STRONGEST) + _FAINTEST).log()
+        return bound(logarithm + beyond).reshape(*leading, self.latent_dim)
 
     def _energies(self, images: Tensor) -> Tensor:
         response = bound(functional.conv2d(images, self.filters, padding=PATCH // 2))

@@ -35,8 +35,8 @@ class Variation:
         down, across = (round(side * _REACH) for side in (height, width))
         padded = functional.pad(x, (across, across, down, down), mode="reflect")
         windows = padded.unfold(2, height, 1).unfold(3, width, 1)
-        places = (torch.randint(n, (rows,)).to(x.device) for n in windows.shape[2:4])
-        varied = windows[torch.arange(rows, device=x.device), :, *places]
+        top, left = (torch.randint(n, (rows,)).to(x.device) for n in windows.shape[2:4])
+        varied = windows[torch.arange(rows, device=x.device), :, top, left]
         if not self.mirror:
             return varied
         chosen = (torch.rand(rows) < 0.5).to(x.device)
