@@ -30,8 +30,9 @@ class Case:
         """Make the encoder, with knots and running statistics that are not those of a fresh one."""
         torch.manual_seed(seed)
         encoder = get(self.name, **self.options)
-        if hasattr(encoder, "fit_knots"):
-            encoder.fit_knots(2 * self.inputs(50) + 1)
+        for method in ("fit_knots", "fit_filters"):
+            if hasattr(encoder, method):
+                getattr(encoder, method)(2 * self.inputs(50) + 1)
         with torch.no_grad():
             encoder.train()(2 * self.inputs(4) + 1)
         return encoder
@@ -44,6 +45,8 @@ CASES = {
     "tabular plain": Case("tabular", {"n_features": 6, "latent_dim": 5}, (6,), (5,)),
     "tabular piecewise": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "piecewise"}, (6,), (5,)),
     "tabular both": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "both"}, (6,), (5,)),
+    "resnet9 tiny": Case("resnet9", {"shape": (1, 8, 8), "latent_dim": 5, "width": 4}, (1, 8, 8), (5,)),
+    "resnet9 colour": Case("resnet9", {"shape": (3, 13, 18), "latent_dim": 5}, (3, 13, 18), (5,)),
     "image mnist": Case("image", {"shape": (1, 28, 28), "latent_dim": 5}, (1, 28, 28), (5,)),
     "image cifar": Case("image", {"shape": (3, 32, 32), "latent_dim": 5}, (3, 32, 32), (5,)),
     "image tiny": Case("image", {"shape": (1, 8, 8), "latent_dim": 5}, (1, 8, 8), (5,)),

@@ -9,7 +9,7 @@ from natpn.encoders import ENCODERS, DenseEncoder, ImageEncoder, ResNet18Encoder
 
 
 def test_names() -> None:
-    assert list(ENCODERS) == ["tabular", "image", "resnet18", "dense"]
+    assert list(ENCODERS) == ["tabular", "image", "resnet9", "resnet18", "dense"]
     assert all(issubclass(encoder, nn.Module) for encoder in ENCODERS.values())
 
 

@@ -60,7 +60,9 @@ def test_an_encoder_by_name():
     X, y = images(size=16)
     model = clone(CLASSIFIER).set_params(encoder="resnet18", ensemble_size=1, max_epochs=1).fit(X[:12], y[:12])
     assert model.predict(X[:12]).shape == (12,)
-    with pytest.raises(ValueError, match=r"'tabular' is not for inputs of shape .* choose 'auto', 'image', 'resnet18'"):
+    with pytest.raises(
+        ValueError, match=r"'tabular' is not for inputs of shape .* choose 'auto', 'image', 'resnet9', 'resnet18'"
+    ):
         clone(CLASSIFIER).set_params(encoder="tabular").fit(X, y)
     with pytest.raises(ValueError, match=r"'image' is not for inputs of shape \(2,\); choose 'auto', 'tabular'"):
         clone(CLASSIFIER).set_params(encoder="image").fit(*classes(40))

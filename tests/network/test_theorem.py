@@ -16,7 +16,7 @@ from natpn.families import ScalarDistribution
 from natpn.network import NaturalPosteriorNetwork, PrincipalComponents
 
 FAMILIES = [references[0].family for references in REFERENCES.values()]
-CHOSEN = ("tabular plain", "tabular piecewise", "image tiny", "resnet18 small", "dense reduced")
+CHOSEN = ("tabular plain", "tabular piecewise", "image tiny", "resnet9 tiny", "resnet18 small", "dense reduced")
 SCALES = [10.0**k for k in (0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 15, 16, 19, 22, 26, 30)]
 FAR = SCALES.index(1e6)
 

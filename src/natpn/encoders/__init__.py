@@ -16,11 +16,13 @@ from torch import nn
 from natpn.choices import check_choice
 from natpn.encoders.base import ChainEncoder
 from natpn.encoders.images import DenseEncoder, ImageEncoder, ResNet18Encoder
+from natpn.encoders.resnet9 import ResNet9Encoder
 from natpn.encoders.tabular import PiecewiseLinear, TabularEncoder
 
 ENCODERS: dict[str, type[nn.Module]] = {
     "tabular": TabularEncoder,
     "image": ImageEncoder,
+    "resnet9": ResNet9Encoder,
     "resnet18": ResNet18Encoder,
     "dense": DenseEncoder,
 }
@@ -31,6 +33,7 @@ __all__ = [
     "DenseEncoder",
     "ImageEncoder",
     "PiecewiseLinear",
+    "ResNet9Encoder",
     "ResNet18Encoder",
     "TabularEncoder",
     "get",

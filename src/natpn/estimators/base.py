@@ -187,7 +187,13 @@ class NatPNEstimator(DataEstimator):
         check_choice("calibrate", "conformal" if self.calibrate is None else self.calibrate, ["conformal"])
 
     def _build(
-        self, n: int, seed: int, size: int | None = None, activation: str = ACTIVATION, knots: int | None = None
+        self,
+        n: int,
+        seed: int,
+        size: int | None = None,
+        activation: str = ACTIVATION,
+        knots: int | None = None,
+        texture: bool = True,
     ) -> Network:
         return build(
             self.inputs_,
@@ -203,6 +209,7 @@ class NatPNEstimator(DataEstimator):
             seed=seed,
             activation=activation,
             knots=knots,
+            texture=texture,
         )
 
     def _prior(self) -> Evidence | Literal["marginal"] | None:

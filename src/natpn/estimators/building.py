@@ -17,7 +17,7 @@ from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork, def
 from natpn.network.default import ACTIVATION
 from natpn.training import Paper, Scheme
 
-_DEFAULTS = {1: "tabular", 3: "image"}  # by the number of dimensions of an input
+_DIMENSIONS = (1, 3)  # of inputs that have a default encoder: rows of a table, and pictures
 
 
 def build(
@@ -35,6 +35,7 @@ def build(
     seed: int,
     activation: str = ACTIVATION,
     knots: int | None = None,
+    texture: bool = True,
 ) -> Network:
     """Return an untrained network, or an ensemble of several.
 
@@ -52,6 +53,7 @@ def build(
         seed: Where their weights start.
         activation: Of the default encoder for tables.
         knots: Of the same; by default by the number of rows.
+        texture: Whether the density of pictures sees their texture; models of earlier versions have components.
     """
     if not isinstance(density, (str, Density)):
         raise ValueError(f"density: expected a name or a natpn.densities.Density, got {density!r}")
@@ -75,6 +77,7 @@ def build(
                     prior=prior,
                     activation=activation,
                     knots=knots,
+                    texture=texture,
                 )
             members.append(member)
     return members[0] if size == 1 else NaturalPosteriorEnsemble(members)
@@ -95,11 +98,10 @@ def _encoder(encoder: EncoderChoice, inputs: Inputs, latent_dim: int) -> nn.Modu
     if callable(encoder):
         return encoder()
     shape = inputs.encoder_shape
-    default = _DEFAULTS.get(len(shape))
-    if encoder == "auto" and default is None:
+    if encoder == "auto" and len(shape) not in _DIMENSIONS:
         flat = encoders.get("tabular", n_features=prod(shape), latent_dim=latent_dim, hidden=128)
         return nn.Sequential(nn.Flatten(), flat)
-    if encoder in ("auto", default):
+    if encoder == "auto" or (encoder == "tabular" and len(shape) == 1):
         return None
     wanted = [name for name, kind in encoders.ENCODERS.items() if getattr(kind, "n_dims", None) == len(shape)]
     if encoder not in wanted:

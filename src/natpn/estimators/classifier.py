@@ -80,7 +80,7 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
     """Predict classes, the noise in the data, and how much is known.
 
     Args:
-        encoder: "auto", "tabular", "image", "resnet18", a module that maps standardised inputs to
+        encoder: "auto", "tabular", "image", "resnet9", "resnet18", a module that maps standardised inputs to
             (rows, latent_dim), or a function that makes one; members of an ensemble have copies of a module, weights
             included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.

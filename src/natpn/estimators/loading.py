@@ -185,8 +185,11 @@ def build_network(
             f"latent_dim is {latent_dim} and the family {model.family_!r}, but the decoder has shape "
             f"{tuple(decoder.shape)}"
         )
+    texture = not any(name.endswith("bypass.components") for name in state)
+    if not texture and model.encoder == "auto" and len(model.inputs_.encoder_shape) == 3:
+        model.encoder = "image"  # the default for pictures, when the density saw their components
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
-        network = model._build(n_rows, 0, size, activation, _knots(state))
+        network = model._build(n_rows, 0, size, activation, _knots(state), texture)
     expected = network.state_dict()
     for name, tensor in state.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():

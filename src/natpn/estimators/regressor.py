@@ -153,7 +153,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         family: "auto" picks one from the targets: vectors, counts (Poisson, or negative binomial if they spread more),
             positive numbers with a long upper tail (log-normal), or else Normal; `family_` says which. Or a name in
             `natpn.families.FAMILIES`, or a family. The size of "negative_binomial" is found on held-out rows.
-        encoder: "auto", "tabular", "image", "resnet18", a module that maps standardised inputs to
+        encoder: "auto", "tabular", "image", "resnet9", "resnet18", a module that maps standardised inputs to
             (rows, latent_dim), or a function that makes one; members of an ensemble have copies of a module, weights
             included, and modules of their own from a function.
         density: "auto", "gaussian_mixture", "radial", "maf", "spline", or a `natpn.densities.Density`.

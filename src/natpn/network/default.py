@@ -1,4 +1,4 @@
-"""The network that is used by default, and the bypass of its density."""
+"""The network that is used by default, and the bypass of its density for tables."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -15,6 +15,7 @@ from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.few_rows import Floats, Form, array, within
 from natpn.network.natural_posterior import NaturalPosteriorNetwork
+from natpn.network.patch_energies import PatchEnergies
 
 ACTIVATION = "silu"
 KNOTS, MOST_KNOTS, KNOTS_ROWS, KNOTS_GROWTH = 9, 17, 3000, 0.28  # 13 with 10,000 rows, 17 with 30,000
@@ -114,12 +115,14 @@ def default_network(
     prior: Evidence | Literal["marginal"] | None = "marginal",
     activation: str = ACTIVATION,
     knots: int | None = None,
+    texture: bool = True,
 ) -> NaturalPosteriorNetwork:
     """Return the default network for standardised inputs of a shape; `docs/method.md` says how it was chosen.
 
     Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces, the more rows the
-    finer; images through the paper's convolutions. The density sees the latent vector and the leading principal
-    components of the input. It is a Gaussian mixture of up to 60 components, each with at least twice as many training
+    finer; pictures through a small residual network. The density sees the latent vector and the leading principal
+    components of the input; of a picture it sees direction and length of the latent vector, and the texture
+    (`PatchEnergies`). It is a Gaussian mixture of up to 60 components, each with at least twice as many training
     rows as there are features; its covariances are drawn towards the pooled one with the weight of a fifth as many
     rows, and blurred by a few hundredths of the data's spread.
 
@@ -136,6 +139,7 @@ def default_network(
         prior: What is believed without evidence; by default what the training targets say of any row.
         activation: Of the default encoder for tables; models of earlier versions have "leaky_relu".
         knots: Of each column of numbers in that encoder; by default from 9 to 17, by the number of rows.
+        texture: Whether pictures are seen by their texture; models of earlier versions see principal components.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:
@@ -153,9 +157,14 @@ def default_network(
             n_ignored=int(surprise),
         )
     elif encoder is None:
-        encoder = encoders.get("image", shape=size, latent_dim=latent_dim)
-    bypass = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
-    dim = latent_dim + bypass.n_components
+        encoder = encoders.get("resnet9", shape=size, latent_dim=latent_dim)
+    polar = texture and len(size) == 3
+    bypass: PatchEnergies | PrincipalComponents
+    if polar:
+        bypass = PatchEnergies(size)
+    else:
+        bypass = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
+    dim = latent_dim + int(polar) + bypass.n_components
     if density is None:
         components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
         density = GaussianMixture(dim, components, SHRINKAGE * dim, BANDWIDTH)
@@ -163,7 +172,7 @@ def default_network(
         density = densities.get(density, dim)
     if surprise:
         density = Surprise(density)
-    return NaturalPosteriorNetwork(encoder, family, density, latent_dim, budget, prior, bypass)
+    return NaturalPosteriorNetwork(encoder, family, density, latent_dim, budget, prior, bypass, polar)
 
 
 def default_knots(n_rows: int) -> int:

@@ -5,6 +5,10 @@
     log n = budget(log p(z, bypass))  how many observations that is worth
     posterior = prior + (χ, n)        Eq. 4
 
+With `polar` the density sees z as its direction z/‖z‖ and the logarithm of its length. A network for pictures pulls
+what it recognises far out, where it scatters widely; what it does not recognise stays near the origin, and there a
+density over z itself is the highest.
+
 Far from the training data p falls to 0, n with it, and the posterior is the prior (Sec. 3.3, Theorem 1).
 """
 
@@ -27,6 +31,7 @@ from natpn.few_rows import Floats, array, form_of
 from natpn.network import budgets
 
 _EPSILON = 1e-5  # added to variances of latents
+_SHORTEST = 1e-6  # no latent counts as shorter
 
 Quick = Callable[[Floats], Evidence]
 
@@ -84,6 +89,7 @@ class NaturalPosteriorNetwork(nn.Module):
             training targets say of any row, which the staged scheme fills in.
         bypass: A module x → (..., latent_dim of its own) whose output the density sees beside the latent vector, such
             as `PrincipalComponents`.
+        polar: Whether the density sees direction and log-length of the latent vector, one number more, in its place.
 
     Example:
         >>> from natpn import encoders, families
@@ -104,6 +110,7 @@ class NaturalPosteriorNetwork(nn.Module):
         budget: str = "gradual",
         prior: Evidence | Literal["marginal"] | None = None,
         bypass: nn.Module | None = None,
+        polar: bool = False,
     ) -> None:
         super().__init__()
         self.has_marginal_prior = isinstance(prior, str)
@@ -116,12 +123,13 @@ class NaturalPosteriorNetwork(nn.Module):
                 f"family: expected a Family, got {family!r}; make one with natpn.families.get('categorical', "
                 "n_classes=3)"
             )
-        dim = latent_dim + (0 if bypass is None else _size_of(bypass))
+        dim = latent_dim + int(polar) + (0 if bypass is None else _size_of(bypass))
         if isinstance(density, str):
             density = get_density(density, dim)
         if density.dim != dim:
             raise ValueError(
-                f"density: it is over {density.dim} features, but latent_dim = {latent_dim} and the bypass make {dim}"
+                f"density: it is over {density.dim} features, but latent_dim = {latent_dim}, polar = {polar} and the "
+                f"bypass make {dim}"
             )
         self.encoder = encoder
         self.family = family
@@ -129,6 +137,7 @@ class NaturalPosteriorNetwork(nn.Module):
         self.normalisation = LatentFrame(latent_dim)  # the name that saved tensors have
         self.decoder = nn.Linear(latent_dim, family.n_statistics)
         self.bypass = bypass
+        self.polar = polar
         self.density = density
         self.budget = budgets.get(budget, density.n_continuous)
         chi, log_n = _checked_prior(family, prior)
@@ -166,6 +175,8 @@ class NaturalPosteriorNetwork(nn.Module):
 
     def features(self, x: Tensor, latent: Tensor, beside: Tensor | None = None) -> Tensor:
         """Return what the density sees: latents, and the output of the bypass, which may be known."""
+        if self.polar:
+            latent = _in_polar_coordinates(latent)
         if self.bypass is None:
             return latent
         if beside is None:
@@ -217,7 +228,7 @@ class NaturalPosteriorNetwork(nn.Module):
         """Return raw outputs and log n as a function of inputs, if all parts have numpy forms."""
         encode, density, beside = form_of(self.encoder), self.density.in_numpy(), form_of(self.bypass)
         exact = all(t.dtype == torch.float64 and t.device.type == "cpu" for t in self.parameters())
-        if not exact or encode is None or density is None or (beside is None and self.bypass is not None):
+        if not exact or encode is None or density is None or (beside is None and self.bypass is not None) or self.polar:
             return None
         mean, factor = array(self.normalisation.running_mean), array(self.normalisation.factor)
         weight, bias = array(self.decoder.weight).T.copy(), array(self.decoder.bias)
@@ -252,6 +263,12 @@ def quick_way(members: list[NaturalPosteriorNetwork], combine: Callable[[Tensor,
         return combine(members[0].family.link(raw), log_n)
 
     return see
+
+
+def _in_polar_coordinates(latent: Tensor) -> Tensor:
+    """Return direction and log-length of latents (..., H), as (..., H + 1)."""
+    length = torch.linalg.vector_norm(latent, dim=-1, keepdim=True).clamp(min=_SHORTEST)
+    return torch.cat([latent / length, length.log()], -1)
 
 
 def _size_of(bypass: nn.Module) -> int:

@@ -10,7 +10,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -150,10 +150,21 @@ class PlainLoss(Trainee):
     """The family's training loss at χ, over a scale, of a network or of stacked ones.
 
     The normalisation of latents stays as it is. The columns of a chain's inputs get factors.
+
+    Args:
+        network: What is trained.
+        start: Where its training starts.
+        vary: Changes inputs at random at every step of training, and not in validation.
     """
 
-    def __init__(self, network: NaturalPosteriorNetwork | StackedNetworks, start: Start) -> None:
+    def __init__(
+        self,
+        network: NaturalPosteriorNetwork | StackedNetworks,
+        start: Start,
+        vary: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         super().__init__()
+        self.vary = vary
         self._network = (network,)  # in a tuple: its density is no part of this module
         self.start, encoder = start, network.encoder
         if isinstance(network, StackedNetworks):
@@ -166,6 +177,8 @@ class PlainLoss(Trainee):
         """Return losses, (B, …) or (M, B)."""
         network = self._network[0]
         encoder = network.encoder
+        if self.vary is not None and self.training:
+            x = self.vary(x)
         latent = encoder(x) if self.scales is None else cast(ChainEncoder, encoder).map(self.scales(x))
         return self.start.loss(network.family, network.read(latent)[1], y)
 

@@ -4,7 +4,7 @@ The staged scheme trains the representation, then the density, then the scale of
 
 1. *Representation*: encoder and decoder by the plain likelihood, the n → ∞ limit of the Bayesian loss, with a one-cycle
    learning rate; the moving average of the weights is what is validated and kept. Stackable members of an ensemble are
-   trained at the same time.
+   trained at the same time. Pictures are varied (`natpn.training.variation`).
 2. *Density*: fitted to the training latents, by expectation-maximisation if it is a mixture.
 3. *Align*: noise and evidence on held-out rows (see `natpn.training.align`); members of an ensemble get the same median
    evidence there. How fast the evidence of a table falls is found before stage 1, by a small network that has not seen
@@ -47,17 +47,19 @@ from natpn.training.losses import (
     start_at_marginal,
 )
 from natpn.training.session import Session, TrainingError
+from natpn.training.variation import Variation, looks_the_same_mirrored
 
 SAMPLE = 20_000
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
-_COSTLY_STEPS = 600
+_COSTLY_STEPS, _COSTLY_EPOCHS, _COSTLY_RATE = 600, 12, 5e-3  # of other encoders
 _ROWS, _GROWTH = 2400, 0.3  # with so many rows those steps are taken, and half as many with a tenth of them
 _SHARED_DECLINE = 0.5  # of several networks a third
 _EVALUATIONS = 30
 _PENALTY_ROWS = 800
 _MANY = 200_000
 _SLOWER, _LEAST_SHARE = 100_000, 0.1  # rows, from which the rate falls, and how far
+_PICTURES = 4000  # that show whether mirrored ones look the same
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class Staged:
     Attributes:
         max_epochs: Epochs of the first stage, by default from 10 to 300. With 2,400 rows of a table they make 1500
             steps, 1000 if several networks are trained at once; with ten times as many rows twice as many, with a tenth
-            of them half or, of several networks, a third. Other encoders take 600 steps, and at least 20 epochs.
+            of them half or, of several networks, a third. Other encoders take 600 steps, and at least 12 epochs.
         batch_size: By default the power of two near a sixteenth of the rows, from 32 to 256.
-        learning_rate: The peak of the cycle; by default 3·10⁻³, or 5·10⁻³ for several tabular networks at once. For
-            tables of more than 100,000 rows it falls with the root of their number, to a tenth at most.
+        learning_rate: The peak of the cycle; by default 3·10⁻³ for one tabular network, and 5·10⁻³ for several at once
+            and for other encoders. For tables of more than 100,000 rows it falls with the root of their number, to a
+            tenth at most.
         patience: Stop the first stage after this many epochs without progress; by default never, since the cycle's end
             is where most of the progress is. The best state is kept either way.
         averaging: Weight of the past in the moving average of the weights.
@@ -80,6 +83,8 @@ class Staged:
         density_rows: At most this many training rows are used to fit the density.
         density_epochs: Epochs for densities that need gradient descent.
         leave_groups_out: Find from groups of rows that are left out how fast the evidence falls; for tables in memory.
+        vary: Shift pictures at random in the first stage, and mirror them if they look the same mirrored; switch it off
+            if a target depends on where something is in its picture. Pictures with a target a pixel are not varied.
     """
 
     max_epochs: int | None = None
@@ -92,6 +97,7 @@ class Staged:
     density_rows: int = 20_000
     density_epochs: int = 100
     leave_groups_out: bool = True
+    vary: bool = True
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all stages."""
@@ -104,9 +110,11 @@ class Staged:
             trainee = PlainLoss(StackedNetworks(members), start)
             descend(session, "representation", trainee, session.train, session.validation, descent)
         else:
+            vary = self._variation(session, members[0])
             for i, member in enumerate(members):
                 sources = session.train.of(i), session.validation.of(i)
-                descend(session, _name("representation", i, members), PlainLoss(member, start), *sources, descent)
+                loss = PlainLoss(member, start, vary)
+                descend(session, _name("representation", i, members), loss, *sources, descent)
         self._refine(session, members)
         for i, member in enumerate(members):
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
@@ -120,14 +128,14 @@ class Staged:
         size = self.batch_size or batch_size(rows)
         steps = session.train.steps(size)
         tabular = all(isinstance(member.encoder, ChainEncoder) for member in members)
-        wanted, rate, growth = (_STEPS if tabular else _COSTLY_STEPS), _RATE, _GROWTH
+        wanted, rate, growth = (_STEPS, _RATE, _GROWTH) if tabular else (_COSTLY_STEPS, _COSTLY_RATE, 0.0)
         if tabular and len(members) > 1:
             wanted, rate, growth = _SHARED_STEPS, _SHARED_RATE, _GROWTH if rows > _ROWS else _SHARED_DECLINE
         if tabular:
             wanted = round(wanted * (rows / _ROWS) ** growth)
             rate *= min(max(math.sqrt(_SLOWER / rows), _LEAST_SHARE), 1.0)  # there are steps enough
         # Of very many rows fewer passes are enough: ten of a table up to 200,000 rows, one from 20 million on.
-        least = max(1, round(min(10, 10 * math.sqrt(_MANY / rows)))) if tabular else 20
+        least = max(1, round(min(10, 10 * math.sqrt(_MANY / rows)))) if tabular else _COSTLY_EPOCHS
         passes = self.max_epochs or min(max(wanted // (steps * session.train.n_epochs), least), 300)
         return Descent(
             passes * session.train.n_epochs,
@@ -140,6 +148,13 @@ class Staged:
             max_gradient_norm=self.max_gradient_norm,
             penalty=self.penalty / (max(rows, _PENALTY_ROWS) * scale) if tabular else 0.0,
         )
+
+    def _variation(self, session: Session, member: NaturalPosteriorNetwork) -> Variation | None:
+        """Return how training varies its inputs; None if they are no pictures, or have a target a pixel."""
+        x, y, _ = next(session.train.chunks())
+        if not self.vary or x.ndim != 4 or y.ndim != 1 + len(member.family.support.event_shape):
+            return None
+        return Variation(looks_the_same_mirrored(session.train.sample(_PICTURES)))
 
     def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Start:
         """Fit what is fitted to the inputs and targets alone, and return where training starts."""
@@ -345,9 +360,9 @@ class Paper:
 
 @torch.no_grad()
 def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Fit what is fitted to the inputs alone: knots and bypass."""
+    """Fit what is fitted to the inputs alone: knots, filters and bypass."""
     sample = session.train.sample(SAMPLE)
-    for part, method in ((network.encoder, "fit_knots"), (network.bypass, "fit")):
+    for part, method in ((network.encoder, "fit_knots"), (network.encoder, "fit_filters"), (network.bypass, "fit")):
         if hasattr(part, method):
             getattr(part, method)(sample)
     parallel.synchronise(network)

@@ -17,6 +17,7 @@ OOD = {
     "mnist": ["KMNIST", "FMNIST", "OODom"],
     "fmnist": ["MNIST", "KMNIST", "OODom"],
     "cifar10": ["SVHN", "CelebA", "OODom"],
+    "cifar10-left-out": ["Left out", "SVHN", "OODom"],
     "bike-sharing": ["Winter", "Spring", "Autumn", "OODom"],
     "concrete": ["Energy", "Kin8nm", "OODom"],
     "kin8nm": ["Energy", "Concrete", "OODom"],
@@ -27,7 +28,7 @@ OOD = {
     "toy-classification-unequal": ["Far", "OODom"],
     "toy-regression": ["Gap", "Far", "OODom"],
 } | {name: ["OODom"] for name in ("cifar10-c", "svhn", "celeba", "kitti", "lsun")}
-OWN_TEST = {"mnist", "fmnist", "kmnist", "cifar10", "cifar10-c", "svhn", "nyu"}
+OWN_TEST = {"mnist", "fmnist", "kmnist", "cifar10", "cifar10-left-out", "cifar10-c", "svhn", "nyu"}
 SMALL = {"size": (12, 16)}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from natpn_paper.datasets import DATASETS, MissingData, load
-from natpn_paper.datasets.base import Request
+from natpn_paper.datasets.base import Request, pixels
 from natpn_paper.datasets.cifar import cifar10_rows
 from natpn_paper.datasets.digits import idx_rows, kmnist_rows
 from natpn_paper.datasets.svhn import svhn_ood
@@ -114,6 +114,23 @@ def test_cifar10():
     np.testing.assert_allclose(train.X.mean((0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=3e-3)
     if len(train.X) == 20000:
         assert train.note == "30,000 of 60,000 images: training batches 1, 2 of 5"
+
+
+@pytest.mark.parametrize("seed", [0, 4, 5])
+def test_each_seed_leaves_two_classes_of_cifar10_out(seed):
+    first = 2 * seed % 10
+    data = load("cifar10-left-out", seed=seed, limit=400)
+    whole, test = cifar10_rows(ALL)
+    assert data.n_classes == 8
+    assert set(data.train[1]) == set(range(8))
+    for rows, (X, y) in ((whole, data.train), (test, data.test)):
+        known = {image.tobytes(): label for image, label in zip(pixels(rows.X[:20000]), rows.y[:20000], strict=True)}
+        pairs = [(known[x.tobytes()], label) for x, label in zip(X, y, strict=True) if x.tobytes() in known]
+        assert len(pairs) > 100
+        others = [label for label in range(10) if label not in (first, first + 1)]
+        assert all(others[new] == old for old, new in pairs)
+    labels = {image.tobytes(): label for image, label in zip(pixels(test.X), test.y, strict=True)}
+    assert {labels[x.tobytes()] for x in data.ood["Left out"]} == {first, first + 1}
 
 
 def test_svhn_as_an_ood_set():

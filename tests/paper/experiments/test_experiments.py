@@ -44,6 +44,9 @@ def test_names_are_known(name):
     assert set(experiment.needs) <= set(datasets.DATASETS)
     for view in experiment.views:
         assert view.data in experiment.data
+        if view.table in published.OURS:
+            assert published.scores(view.table) == {}
+            continue
         models, columns = (set(names) for names in zip(*published.scores(view.table, view.trained_on), strict=True))
         assert columns == set(view.columns)
         ours = {plain_name(model) + view.suffix for model in experiment.models}

@@ -12,7 +12,7 @@ from typing import Any
 
 from natpn.choices import check_choice
 from natpn_paper.datasets.base import Request, Splits, check_whole
-from natpn_paper.datasets.cifar import cifar10, cifar10_c
+from natpn_paper.datasets.cifar import cifar10, cifar10_c, cifar10_left_out
 from natpn_paper.datasets.corruptions import CORRUPTIONS, corrupt
 from natpn_paper.datasets.depth import kitti, nyu
 from natpn_paper.datasets.digits import fmnist, kmnist, mnist
@@ -29,6 +29,7 @@ DATASETS: dict[str, Callable[..., Splits]] = {
     "fmnist": fmnist,
     "kmnist": kmnist,
     "cifar10": cifar10,
+    "cifar10-left-out": cifar10_left_out,
     "cifar10-c": cifar10_c,
     "svhn": svhn,
     "celeba": celeba,
@@ -47,6 +48,7 @@ DATASETS: dict[str, Callable[..., Splits]] = {
 # the folder of each data set; the toy data sets are drawn and have none
 FOLDERS = {
     "fmnist": "fashion_mnist",
+    "cifar10-left-out": "cifar10",
     "cifar10-c": "cifar10",
     "nyu": "nyu_depth_v2",
     **{name: f"uci_regression/{name}" for name in ("concrete", "energy", "kin8nm")},

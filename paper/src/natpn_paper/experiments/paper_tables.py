@@ -86,6 +86,16 @@ CIFAR10 = Experiment(
     needs=("cifar10",),
 )
 
+CIFAR10_LEFT_OUT = Experiment(
+    "cifar10-left-out",
+    "CIFAR-10 without two classes against these and SVHN",
+    ("cifar10-left-out",),
+    IMAGES,
+    Training("classes", CIFAR10_SETTING, quick_rows=CIFAR10_QUICK_ROWS),
+    (View("cifar10-left-out", "cifar10-left-out", ("Accuracy", "Brier", *_by_kind("Left out", "SVHN", "OODom"))),),
+    needs=("cifar10",),
+)
+
 BIKE_SETTING = Setting((16, 3), patience=50, max_epochs=1500, batch_size=256, flow=("maf", 8))
 BIKE_OOD = tuple(f"{season} Epist." for season in ("Winter", "Spring", "Autumn", "OODom"))
 BIKE_COLUMNS = ("RMSE", "Calibration", *BIKE_OOD)

@@ -10,11 +10,14 @@ from functools import cache
 from importlib.resources import files
 
 Score = tuple[float, float | None]
+OURS = ("cifar10-left-out",)  # tables that the paper does not have
 
 
 @cache
 def scores(table: str, trained_on: str = "") -> dict[tuple[str, str], Score]:
     """Return (model, column) → (value, standard error) of a table; of a cell with two values, the first.
+
+    A table of ours has none.
 
     Raises:
         ValueError: If the paper has no such table.
@@ -25,7 +28,7 @@ def scores(table: str, trained_on: str = "") -> dict[tuple[str, str], Score]:
             error = row["standard_error"]
             cell = (row["model"], row["column"])
             found.setdefault(cell, (float(row["value"].partition("/")[0]), float(error) if error else None))
-    if not found:
+    if not found and table not in OURS:
         raise ValueError(f"table: expected a table of the paper, got {table!r} trained on {trained_on!r}")
     return found
 

@@ -7,6 +7,7 @@ trained by Adam at a constant learning rate with early stopping, with the same r
 """
 
 import json
+import os
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
@@ -107,6 +108,8 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting) -> An
     own = {"encoder": partial(encoder, shape, setting, dim), "latent_dim": dim}
     if run.model in OURS or run.model.endswith(ENCODER):
         own = {} if run.model in OURS else own
+        if len(shape) == 3 and not run.quick:  # a fit to pictures takes long, and several experiments need the same
+            parameters["checkpoint_dir"] = checkpoint_dir(run)
         return baselines.get(name, target, **parameters, **own, **({} if epochs is None else {"max_epochs": epochs}))
     if run.model.endswith(PAPER):
         return baselines.get(name, target, **parameters, **own | paper_scheme(run, setting))
@@ -131,6 +134,13 @@ def schedule(run: Run, setting: Setting) -> dict[str, Any]:
         "learning_rate": setting.learning_rate,
         "patience": setting.patience,
     }
+
+
+def checkpoint_dir(run: Run) -> str:
+    """Return where the fit of a run is kept while it lasts and afterwards; it does not depend on the experiment."""
+    words = [run.data, run.model, f"seed {run.seed}"]
+    words += [f"{name} {value}" for name, value in (("limit", run.limit), ("epochs", run.epochs)) if value is not None]
+    return os.path.join("reproduce", "checkpoints", ", ".join(words))
 
 
 def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
