@@ -182,3 +182,15 @@ def test_a_large_request_is_answered_like_small_ones(client, regressor):
     answers = client.post("/predict", content=text.getvalue(), headers={"content-type": "text/csv"}).json()["rows"]
     assert len(answers) == 5200
     agrees(answers[5100], regressor.predict_frame(frame.iloc[[300]]).to_dict("records")[0])
+
+
+def test_intervals_of_another_coverage(client):
+    narrow, usual = (client.post(f"/predict?coverage={c}", json=row()).json() for c in (0.5, 0.9))
+    assert usual == client.post("/predict", json=row()).json()
+    assert usual["lower"] < narrow["lower"] < narrow["upper"] < usual["upper"]
+    drawn = client.post("/predict?coverage=0.5&curve=true", json=row()).json()
+    assert (drawn["lower"], drawn["upper"]) == (narrow["lower"], narrow["upper"])
+    for wrong in ("1", "0", "wide", "nan"):
+        answer = client.post(f"/predict?coverage={wrong}", json=row())
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "coverage"

@@ -100,7 +100,7 @@ def create_app(
         ),
     )
     async def predict(request: Request) -> Response:
-        curve = _flag(request, "curve")
+        curve, coverage = _flag(request, "curve"), _coverage(request)
         form = _content(request)
         async with bodies.read(request) as body:
             large = len(body) > _LARGE_BODY
@@ -108,7 +108,11 @@ def create_app(
             if curve and len(rows) > MAX_CURVES:
                 message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
                 raise RequestError(413, message, "curve")
-            answers: Any = await (batcher.apart(predictor.with_curves, rows) if curve else batcher.submit(rows))
+            if curve or coverage != COVERAGE:  # requests that are predicted together have intervals of one width
+                function = predictor.with_curves if curve else predictor.answers
+                answers: Any = await batcher.apart(function, rows, coverage)
+            else:
+                answers = await batcher.submit(rows)
             metrics.rows(answers)
             if len(answers) > _MANY_ANSWERS:
                 return Response(await batcher.apart(_in_pieces, answers), media_type="application/json")
@@ -239,6 +243,17 @@ def _flag(request: Request, name: str) -> bool:
     if value not in ("true", "false"):
         raise RequestError(422, f"{name}: expected true or false, got {brief(value)}.", name)
     return value == "true"
+
+
+def _coverage(request: Request) -> float:
+    text = request.query_params.get("coverage", str(COVERAGE))
+    try:
+        coverage = float(text)
+    except ValueError:
+        coverage = 0.0
+    if not 0 < coverage < 1:
+        raise RequestError(422, f"coverage: expected a number between 0 and 1, got {brief(text)}.", "coverage")
+    return coverage
 
 
 def _in_pieces(answers: list[dict[str, Any]]) -> bytes:

@@ -35,8 +35,8 @@ _FIELDS: dict[str, tuple[dict[str, Any], str]] = {
         {"type": ["number", "string", "boolean", "array", "null"]},
         "The predictive mean (the median for lognormal), or the most probable class.",
     ),
-    "lower": (_NUMBER, "Lower end of the 90 % interval; null means −∞."),
-    "upper": (_NUMBER, "Upper end of the 90 % interval; null means ∞."),
+    "lower": (_NUMBER, "Lower end of the interval; null means −∞."),
+    "upper": (_NUMBER, "Upper end of the interval; null means ∞."),
     "probabilities": (
         {"type": "object", "additionalProperties": {"type": "number"}},
         "Classes: the probability of each label.",
@@ -96,7 +96,14 @@ def predict_operation(
                 "required": False,
                 "description": "Add points of the distribution, for at most 100 rows.",
                 "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
-            }
+            },
+            {
+                "name": "coverage",
+                "in": "query",
+                "required": False,
+                "description": "Probability with which the interval holds the target.",
+                "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.9},
+            },
         ],
         "requestBody": {
             "required": True,

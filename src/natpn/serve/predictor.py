@@ -45,17 +45,17 @@ class Predictor:
         plain = all(column.numeric for column in model.inputs.columns or [])
         self._dtype: Any = np.float64 if plain else object
 
-    def answers(self, rows: Sequence[Row]) -> list[Record]:
+    def answers(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
         """Return prediction, interval or probabilities, uncertainties and the flag, for each row."""
-        return [record for part in self._answers(rows) for record in part.records(COVERAGE)]
+        return [record for part in self._answers(rows) for record in part.records(coverage)]
 
-    def with_curves(self, rows: Sequence[Row]) -> list[Record]:
+    def with_curves(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
         """Return answers that also have the curve of the distribution, and the most unusual feature."""
         unusual = iter(self._model.inputs.most_unusual(self._array(rows)))
         return [
             {**record, "most_unusual": name, "curve": curve}
             for part in self._answers(rows)
-            for record, curve, name in zip(part.records(COVERAGE), curves(self._model, part), unusual, strict=False)
+            for record, curve, name in zip(part.records(coverage), curves(self._model, part), unusual, strict=False)
         ]
 
     def about(self) -> dict[str, Any]:
