@@ -62,7 +62,13 @@ def no_work(monkeypatch):
     def read(*_):
         raise AssertionError("it began to read")
 
-    for name in ("fit.opened", "predict.read_model", "evaluate.read_model", "commands.read_model"):
+    for name in (
+        "fit.opened",
+        "model_files.read_model",
+        "evaluate.read_model",
+        "monitor.read_model",
+        "commands.read_model",
+    ):
         monkeypatch.setattr(f"natpn.cli.{name}", read)
 
 

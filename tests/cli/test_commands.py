@@ -23,7 +23,17 @@ def test_help_has_an_example_that_parses(name):
 
 
 def test_the_commands_are_those_of_the_page():
-    assert sorted(cli.commands) == ["demo", "evaluate", "export", "fit", "predict", "report", "reproduce", "serve"]
+    assert sorted(cli.commands) == [
+        "demo",
+        "evaluate",
+        "export",
+        "fit",
+        "monitor",
+        "predict",
+        "report",
+        "reproduce",
+        "serve",
+    ]
     assert run("--version").stdout.startswith("natpn, version ")
 
 
