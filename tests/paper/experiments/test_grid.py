@@ -58,7 +58,7 @@ def test_a_point_replaces_the_fields_of_a_setting():
 @pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
 def test_test_rows_play_no_part(monkeypatch):
     run = Run("choose", "concrete", Point(width=16, flow=("radial", 8)).name, 0, quick=True)
-    scores = execute(grid.EXPERIMENT, run)["scores"]
+    scores = execute(grid.CHOICE, run)["scores"]
     assert {"NLL", "RMSE"} <= set(scores)
     assert not any("Epist." in name for name in scores)
     load = datasets.load
@@ -69,7 +69,7 @@ def test_test_rows_play_no_part(monkeypatch):
         return data
 
     monkeypatch.setattr(datasets, "load", spoiled)
-    assert execute(grid.EXPERIMENT, run)["scores"] == scores
+    assert execute(grid.CHOICE, run)["scores"] == scores
 
 
 def made(run: Run) -> Outcome:

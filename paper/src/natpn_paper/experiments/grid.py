@@ -133,6 +133,6 @@ POINTS: dict[str, Point] = {
     for values in product(*(choices for step in STEPS for choices in step.values()))
     if (point := Point(**dict(zip((name for step in STEPS for name in step), values, strict=True))))
 }
-EXPERIMENT = Experiment(
+CHOICE = Experiment(
     "choose", "Settings by validation likelihood", tuple(PARTS), tuple(POINTS), run_point, needs=("sensorless-drive",)
 )

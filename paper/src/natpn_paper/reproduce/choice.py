@@ -11,7 +11,7 @@ from natpn.choices import did_you_mean
 from natpn.cli.writing import Problem, note, say, write_text
 from natpn.outputs import Kind
 from natpn_paper.experiments import Run, missing, read_lines, run_all
-from natpn_paper.experiments.grid import ERROR, EXPERIMENT, PARTS, SCORE, TABLES, Measured, Point, search
+from natpn_paper.experiments.grid import CHOICE, ERROR, PARTS, SCORE, TABLES, Measured, Point, search
 from natpn_paper.experiments.table_rows import CHOSEN
 from natpn_paper.reproduce.progress import teller
 
@@ -54,9 +54,9 @@ def choose(
         start = Point(setting.learning_rate, setting.hidden[0], setting.flow, setting.latent_dim, setting.budget)
 
         def measure(points: Sequence[Point], part: str = part) -> dict[Point, Measured]:
-            runs = [Run(EXPERIMENT.name, part, p.name, seed, epochs=epochs) for seed in range(seeds) for p in points]
+            runs = [Run(CHOICE.name, part, p.name, seed, epochs=epochs) for seed in range(seeds) for p in points]
             todo = missing(runs, read_lines(results))
-            experiments = {EXPERIMENT.name: EXPERIMENT}
+            experiments = {CHOICE.name: CHOICE}
             if todo:
                 run_all(todo, results, jobs, backend, teller(len(todo), experiments), experiments)
             return _means(read_lines(results), part, points, epochs)
@@ -75,7 +75,7 @@ def _means(
 ) -> dict[Point, Measured]:
     found: dict[Point, Measured] = {}
     for point in points:
-        key = (EXPERIMENT.name, part, point.name, epochs)
+        key = (CHOICE.name, part, point.name, epochs)
         own = {
             line["seed"]: line["scores"]
             for line in lines
