@@ -77,7 +77,7 @@ def made(run: Run) -> Outcome:
 
 
 def test_the_command_searches_and_writes_what_it_chose(tmp_path, monkeypatch):
-    monkeypatch.setattr(choice, "EXPERIMENT", grid.Experiment("choose", "", tuple(PARTS), tuple(POINTS), made))
+    monkeypatch.setattr(choice, "CHOICE", grid.Experiment("choose", "", tuple(PARTS), tuple(POINTS), made))
     results, out = tmp_path / "choice.jsonl", tmp_path / "out"
     arguments = ["reproduce", "--choose", "concrete", "--seeds", "2", "--results", results, "--out", out]
     first = CliRunner().invoke(cli, [*map(str, arguments)])
