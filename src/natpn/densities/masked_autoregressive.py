@@ -69,7 +69,7 @@ class MaskedAutoregressiveFlow(AutoregressiveFlow):
 
     def _to_base(self, u: Tensor) -> tuple[Tensor, Tensor]:
         # written out: zuko's objects for transforms take as long as the arithmetic
-        total = u.new_zeros(())
+        total = torch.zeros_like(u[:, 0])
         for layer, norm in zip(self.layers.transforms, [*self.norms, None], strict=True):
             shift, raw = layer.hyper(u).unflatten(-1, (-1, 2)).unbind(-1) if self.dim > 1 else layer.phi
             log_scale = raw / (1 + (raw / math.log(_LEAST_SCALE)).abs())
@@ -78,7 +78,7 @@ class MaskedAutoregressiveFlow(AutoregressiveFlow):
             if norm is not None:
                 u, log_det = norm(u)
                 total = total + log_det
-        return u, total.expand(len(u))
+        return u, total
 
     @torch.no_grad()
     def settle(self, z: Tensor) -> None:
