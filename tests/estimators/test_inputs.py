@@ -34,7 +34,7 @@ def flattener(n_features=64, latent_dim=16):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images(channels):
     X, y = images(channels)
-    model = NatPNClassifier(max_epochs=12, random_state=0).fit(X, y)
+    model = NatPNClassifier(max_epochs=20, random_state=0).fit(X, y)
     assert model.score(X, y) > 0.9
     assert model.n_features_in_ == channels * 64
     far = model.predict_dist(X + 100)

@@ -53,7 +53,7 @@ def build(
         seed: Where their weights start.
         activation: Of the default encoder for tables.
         knots: Of the same; by default by the number of rows.
-        texture: Whether the density of pictures sees their texture; models of earlier versions have components.
+        texture: Whether the density of pictures sees their texture; in models of earlier versions it does not.
     """
     if not isinstance(density, (str, Density)):
         raise ValueError(f"density: expected a name or a natpn.densities.Density, got {density!r}")

@@ -187,7 +187,7 @@ def build_network(
         )
     texture = not any(name.endswith("bypass.components") for name in state)
     if not texture and model.encoder == "auto" and len(model.inputs_.encoder_shape) == 3:
-        model.encoder = "image"  # the default for pictures, when the density saw their components
+        model.encoder = "image"  # the default for pictures, before their densities saw the texture
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
         network = model._build(n_rows, 0, size, activation, _knots(state), texture)
     expected = network.state_dict()

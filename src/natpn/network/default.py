@@ -1,8 +1,8 @@
-"""The network that is used by default, and the bypass of its density for tables."""
+"""The network that is used by default, and what its density sees of an input beside the latent vector."""
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import numpy as np
 import torch
@@ -101,6 +101,25 @@ class PrincipalComponents(nn.Module):
         return form
 
 
+class SideBySide(nn.Module):
+    """Several bypasses as one: their outputs one after the other."""
+
+    def __init__(self, *parts: PatchEnergies | PrincipalComponents) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.latent_dim = sum(part.latent_dim for part in parts)
+
+    def fit(self, x: Tensor) -> Self:
+        """Fit each to training inputs."""
+        for part in self.parts:
+            cast(PatchEnergies | PrincipalComponents, part).fit(x)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `x`, shape (..., *shape), to (..., latent_dim)."""
+        return torch.cat([part(x) for part in self.parts], -1)
+
+
 def default_network(
     shape: int | Sequence[int],
     family: Family,
@@ -121,10 +140,10 @@ def default_network(
 
     Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces, the more rows the
     finer; pictures through a small residual network. The density sees the latent vector and the leading principal
-    components of the input; of a picture it sees direction and length of the latent vector, and the texture
-    (`PatchEnergies`). It is a Gaussian mixture of up to 60 components, each with at least twice as many training
-    rows as there are features; its covariances are drawn towards the pooled one with the weight of a fifth as many
-    rows, and blurred by a few hundredths of the data's spread.
+    components of the input; of a picture it sees direction and length of the latent vector, the components, and the
+    texture (`PatchEnergies`). It is a Gaussian mixture of up to 60 components, each with at least twice as many
+    training rows as there are features; its covariances are drawn towards the pooled one with the weight of a fifth as
+    many rows, and blurred by a few hundredths of the data's spread.
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
@@ -139,7 +158,7 @@ def default_network(
         prior: What is believed without evidence; by default what the training targets say of any row.
         activation: Of the default encoder for tables; models of earlier versions have "leaky_relu".
         knots: Of each column of numbers in that encoder; by default from 9 to 17, by the number of rows.
-        texture: Whether pictures are seen by their texture; models of earlier versions see principal components.
+        texture: Whether pictures are also seen by their texture; in models of earlier versions they are not.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:
@@ -158,16 +177,13 @@ def default_network(
         )
     elif encoder is None:
         encoder = encoders.get("resnet9", shape=size, latent_dim=latent_dim)
+    components = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
     polar = texture and len(size) == 3
-    bypass: PatchEnergies | PrincipalComponents
-    if polar:
-        bypass = PatchEnergies(size)
-    else:
-        bypass = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
-    dim = latent_dim + int(polar) + bypass.n_components
+    bypass = SideBySide(PatchEnergies(size), components) if polar else components
+    dim = latent_dim + int(polar) + bypass.latent_dim - int(surprise)
     if density is None:
-        components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-        density = GaussianMixture(dim, components, SHRINKAGE * dim, BANDWIDTH)
+        n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
+        density = GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
     elif isinstance(density, str):
         density = densities.get(density, dim)
     if surprise:

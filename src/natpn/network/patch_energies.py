@@ -41,7 +41,7 @@ class PatchEnergies(nn.Module):
         self.shape = check_shape(shape)
         channels = self.shape[0]
         size = channels * PATCH**2
-        self.latent_dim = self.n_components = min(size, _MOST)
+        self.latent_dim = min(size, _MOST)
         start = torch.eye(size)[: self.latent_dim].reshape(-1, channels, PATCH, PATCH)
         self.register_buffer("filters", start)
 
