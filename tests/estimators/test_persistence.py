@@ -282,6 +282,18 @@ def test_the_number_of_knots_is_the_model_s_own(tmp_path, monkeypatch):
     assert load(tmp_path / "model").predict(X).tolist() == model.predict(X).tolist()
 
 
+def test_pictures_of_an_earlier_version_keep_their_network(tmp_path, monkeypatch):
+    """Earlier versions had the paper's convolutions by default, and densities that did not see the texture."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 1, 8, 8)).astype(np.float32), np.arange(40) % 2
+    now = NatPNClassifier._build
+    monkeypatch.setattr(NatPNClassifier, "_build", lambda *args: now(*args, texture=False))
+    model = NatPNClassifier(encoder="image", max_epochs=1, random_state=0).fit(X, y).set_params(encoder="auto")
+    model.save(tmp_path / "model")
+    monkeypatch.undo()
+    assert_same(load(tmp_path / "model"), model, X)
+
+
 def write_fixture() -> None:
     """Write the fixture, for a new schema: in `tests`, `python -c` with an import of this function and its call."""
     torch.set_num_threads(1)

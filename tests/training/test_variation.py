@@ -9,6 +9,7 @@ from natpn.encoders import DenseEncoder, ResNet9Encoder
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training import Staged, fit
 from natpn.training.losses import PlainLoss, start_at_marginal
+from natpn.training.session import Session
 from natpn.training.variation import Variation, looks_the_same_mirrored
 
 SIDE = 32
@@ -91,13 +92,10 @@ def test_a_killed_fit_goes_on_with_the_same_shifts(tmp_path, monkeypatch):
         return network.state_dict()
 
     want = fitted(None)
-    from natpn.training.session import Session
-
-    save, saved = Session.save, []
+    save = Session.save
 
     def killed(self, running):
         save(self, running)
-        saved.append(running)
         if running is not None and running["epoch"] == 2:
             raise KeyboardInterrupt
 

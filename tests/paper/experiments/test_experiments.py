@@ -179,3 +179,17 @@ def test_chosen_settings_replace_those_of_the_table(monkeypatch):
 def test_the_papers_scheme_has_smaller_batches_where_rows_are_few(limit, size):
     run = Run("mnist", "mnist", "NatPN (paper)", 0, limit=limit)
     assert build(run, "classes", (3,), Setting()).scheme.batch_size == size
+
+
+def test_fits_to_pictures_are_kept_for_all_experiments():
+    runs = [Run(name, "cifar10", "NatPN", 0) for name in ("cifar10", "dataset-shift")]
+    places = {build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in runs}
+    assert places == {os.path.join("reproduce", "checkpoints", "cifar10, NatPN, seed 0")}
+    others = [Run("cifar10", "cifar10", "NatPN", 1), Run("cifar10", "cifar10", "NatPN", 0, limit=9)]
+    others += [Run("cifar10", "cifar10", "NatPN", 0, epochs=9), Run("cifar10", "cifar10", "NatPE", 0)]
+    found = [build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in others]
+    assert len({*places, *found}) == 5
+    assert (
+        build(Run("cifar10", "cifar10", "NatPN", 0, quick=True), "classes", (3, 8, 8), Setting()).checkpoint_dir is None
+    )
+    assert build(Run("uci", "kin8nm", "NatPN", 0), "normal", (3,), Setting()).checkpoint_dir is None
