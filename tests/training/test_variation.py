@@ -20,10 +20,12 @@ def drawn(rows=400, seed=0):
 
 
 def strokes(lean, rows=400):
-    """Return pictures of one stroke each, at random places, which leans to one side."""
-    place = torch.randint(8, SIDE - 8, (rows, 1, 1), generator=torch.Generator().manual_seed(0))
+    """Return pictures of one stroke each, bright or dark and at random places, which leans to one side."""
+    generator = torch.Generator().manual_seed(0)
+    place = torch.randint(8, SIDE - 8, (rows, 1, 1), generator=generator)
+    sign = 2.0 * torch.randint(2, (rows, 1, 1), generator=generator) - 1
     across, down = torch.arange(SIDE), torch.arange(SIDE)[:, None]
-    return (-((across - place + lean * (down - SIDE / 2)) ** 2) / 8).exp()[:, None]
+    return (sign * (-((across - place + lean * (down - SIDE / 2)) ** 2) / 8).exp())[:, None]
 
 
 @pytest.mark.parametrize("mirror", [True, False])
