@@ -149,11 +149,16 @@ def _translate(answers: Answers) -> Any:
             program: Any = torch.onnx.export(
                 graph,
                 dynamo=True,
+                optimize=False,
                 verbose=False,
                 input_names=["X"],
                 output_names=answers.outputs,
                 custom_translation_table={torch.ops.aten.scalar_tensor.default: _exact_scalar},
             )
+            # Not `optimize=True`: its rewriting gives two bounds of one tensor the same name, and drops one of them.
+            optimizer = importlib.import_module("onnxscript.optimizer")
+            optimizer.fold_constants(program.model)
+            optimizer.remove_unused_nodes(program.model)
         except Exception as error:  # torch raises many kinds
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             parts = _parts(answers.network)

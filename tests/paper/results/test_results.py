@@ -118,7 +118,7 @@ def test_every_table_of_the_paper_is_shown_with_its_figures():
     lines = everything()
     found = tables(lines)
     filled = {view.table for experiment in EXPERIMENTS.values() for view in experiment.views}
-    assert filled <= set(table_names())
+    assert filled - set(table_names()) == {"cifar10-left-out"}  # of ours
     assert {table.view.table for table in found} == filled
     assert len({table.name for table in found}) == len(found) == sum(len(e.views) for e in EXPERIMENTS.values())
     written, html = markdown(found, agreement(lines)), page(found, agreement(lines))
