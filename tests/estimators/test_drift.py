@@ -12,7 +12,7 @@ from natpn.model.drift import BETS
 def test_the_martingale_is_its_definition():
     """The docstring's sum over starting rows, for p-values that are given."""
     p = np.random.default_rng(0).uniform(size=40)
-    alarm = DriftAlarm(np.arange(30.0))
+    alarm = DriftAlarm(np.arange(100.0))
     alarm._bet(p[:17])
     alarm._bet(p[17:])
     values = []
@@ -33,7 +33,7 @@ def test_false_alarms_are_as_rare_as_promised():
 
 def test_ranks_are_uniform_and_do_not_depend_on_each_other_whatever_the_bins():
     lot = np.random.default_rng(1)
-    alarm = DriftAlarm(lot.integers(0, 5, 50).astype(float))  # almost only ties
+    alarm = DriftAlarm(lot.integers(0, 5, 100).astype(float))  # almost only ties
     p = np.concatenate([alarm._ranks(lot.integers(0, 5, 200).astype(float)) for _ in range(50)])
     counts = np.bincount((20 * p).astype(int), minlength=20)
     assert np.square(counts - 500).sum() / 500 < 43.8  # chi-square with 19 degrees of freedom, at 0.1 %
@@ -62,12 +62,14 @@ def test_pieces_of_a_stream_say_what_the_whole_says():
 
 def test_without_a_reference_the_first_rows_are_one():
     lot = np.random.default_rng(4)
-    alarm = DriftAlarm()
-    for value in lot.normal(size=100):
-        alarm.see([value])
-    assert alarm.n_rows == 100
-    assert not alarm.is_raised
-    assert alarm.see(lot.normal(size=100) - 4).is_raised
+    stream = np.concatenate([lot.normal(size=150), lot.normal(size=100) - 4])
+    one_by_one, at_once = DriftAlarm(), DriftAlarm().see(stream)
+    for value in stream[:150]:
+        one_by_one.see([value])
+    assert (one_by_one.n_rows, one_by_one.is_raised) == (150, False)
+    assert 150 <= at_once.raised_at < 190
+    few = DriftAlarm(lot.normal(size=10)).see(stream)  # 90 more make up for what is missing
+    assert 150 <= few.raised_at < 190
 
 
 def test_infinite_scores_count_and_nan_is_refused():

@@ -34,6 +34,7 @@ LEVEL = 0.01
 BINS = 1024
 BETS = (0.2, 0.5, 0.8)  # κ, each in both directions
 _CHUNK = 256
+_LEAST, _FIRST = 20, 100  # rows of a reference, and rows of a stream that are one if there is none
 
 
 class DriftAlarm:
@@ -44,7 +45,7 @@ class DriftAlarm:
     reference without any drift; they soon outnumber it.
 
     Args:
-        reference: Scores of rows without drift; there may be none.
+        reference: Scores of rows without drift; if there are fewer than 20, the first rows of the stream join them, up to 100.
         level: The probability with which an alarm is ever raised without drift, at most.
         random_state: For ties.
 
@@ -77,7 +78,7 @@ class DriftAlarm:
         self._stakes = np.full(2 * len(BETS), -np.inf)  # the logarithms of what each bet has made
 
     def _set_edges(self, scores: Floats) -> None:
-        enough = len(scores) >= 20
+        enough = len(scores) >= _LEAST
         self._edges = np.unique(np.quantile(scores, np.linspace(0, 1, BINS + 1)[1:-1])) if enough else np.zeros(0)
         self._counts = np.zeros(len(self._edges) + 1, np.int64)
         if enough:
@@ -102,12 +103,12 @@ class DriftAlarm:
         """Take the scores of further rows, in the order in which they came."""
         values = _checked("scores", scores)
         if not len(self._edges):  # the first rows set the bins, and are not bet on
-            self._waiting = np.concatenate([self._waiting, values])
-            self.n_rows += len(values)
-            self._set_edges(self._waiting)
-            if len(self._edges):
+            first, values = np.split(values, [max(0, _FIRST - len(self._waiting))])
+            self._waiting = np.concatenate([self._waiting, first])
+            self.n_rows += len(first)
+            if len(self._waiting) >= _FIRST:
+                self._set_edges(self._waiting)
                 self._waiting = np.zeros(0)
-            return self
         for start in range(0, len(values), _CHUNK):
             self._bet(self._ranks(values[start : start + _CHUNK]))
         return self
