@@ -45,7 +45,7 @@ class DriftAlarm:
     reference without any drift; they soon outnumber it.
 
     Args:
-        reference: Scores of rows without drift; if there are fewer than 20, the first rows of the stream join them, up to 100.
+        reference: Scores of rows without drift; of fewer than 20, the first rows of the stream join them, up to 100.
         level: The probability with which an alarm is ever raised without drift, at most.
         random_state: For ties.
 
