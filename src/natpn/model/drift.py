@@ -15,8 +15,8 @@ many quiet rows is found too:
 M starts at 1 and is a martingale. By Ville's inequality it ever reaches 1/α with a probability of at most α, however
 long one looks. That is the guarantee: without drift, at most a share α of all streams ever raises an alarm.
 
-Scores are kept as counts in `BINS` bins between the quantiles of the reference; scores in one bin are tied. So the
-state has a fixed size, and the guarantee stays exact.
+Scores are rounded to multiples of `STEP`, and those that are then equal are tied: only their counts are kept. The grid
+does not depend on the data, so rounded rows are as exchangeable as the rows, and the guarantee stays exact.
 """
 
 import math
@@ -31,10 +31,10 @@ from natpn.model.calibration import Calibration
 Floats = NDArray[np.float64]
 
 LEVEL = 0.01
-BINS = 1024
+STEP = 1 / 1024
 BETS = (0.2, 0.5, 0.8)  # κ, each in both directions
 _CHUNK = 256
-_LEAST, _FIRST = 20, 100  # rows of a reference, and rows of a stream that are one if there is none
+_FARTHEST = 2.0**40  # steps
 
 
 class DriftAlarm:
@@ -45,7 +45,7 @@ class DriftAlarm:
     reference without any drift; they soon outnumber it.
 
     Args:
-        reference: Scores of rows without drift; of fewer than 20, the first rows of the stream join them, up to 100.
+        reference: Scores of rows without drift; there may be none.
         level: The probability with which an alarm is ever raised without drift, at most.
         random_state: For ties.
 
@@ -73,16 +73,8 @@ class DriftAlarm:
         self.raised_at: int | None = None
         self._highest = 0.0
         self._generator = np.random.default_rng(random_state)
-        self._set_edges(scores)
-        self._waiting = np.zeros(0) if len(self._edges) else scores
+        self._keys, self._counts = np.unique(_rounded(scores), return_counts=True)
         self._stakes = np.full(2 * len(BETS), -np.inf)  # the logarithms of what each bet has made
-
-    def _set_edges(self, scores: Floats) -> None:
-        enough = len(scores) >= _LEAST
-        self._edges = np.unique(np.quantile(scores, np.linspace(0, 1, BINS + 1)[1:-1])) if enough else np.zeros(0)
-        self._counts = np.zeros(len(self._edges) + 1, np.int64)
-        if enough:
-            self._counts += np.bincount(np.searchsorted(self._edges, scores), minlength=len(self._counts))
 
     @property
     def is_raised(self) -> bool:
@@ -102,25 +94,22 @@ class DriftAlarm:
     def see(self, scores: ArrayLike) -> Self:
         """Take the scores of further rows, in the order in which they came."""
         values = _checked("scores", scores)
-        if not len(self._edges):  # the first rows set the bins, and are not bet on
-            first, values = np.split(values, [max(0, _FIRST - len(self._waiting))])
-            self._waiting = np.concatenate([self._waiting, first])
-            self.n_rows += len(first)
-            if len(self._waiting) >= _FIRST:
-                self._set_edges(self._waiting)
-                self._waiting = np.zeros(0)
         for start in range(0, len(values), _CHUNK):
             self._bet(self._ranks(values[start : start + _CHUNK]))
         return self
 
     def _ranks(self, scores: Floats) -> Floats:
         """Return p of each score, and count it for those that follow."""
-        places = np.searchsorted(self._edges, scores)
+        rounded = _rounded(scores)
+        keys = np.union1d(self._keys, rounded)
+        counts = np.zeros(len(keys), np.int64)
+        counts[np.searchsorted(keys, self._keys)] = self._counts
+        places = np.searchsorted(keys, rounded)
         before = np.tri(len(places), k=-1, dtype=bool)
-        below = np.concatenate([[0], np.cumsum(self._counts)])[places] + ((places < places[:, None]) & before).sum(1)
-        tied = self._counts[places] + ((places == places[:, None]) & before).sum(1)
-        seen = self._counts.sum() + np.arange(len(places))
-        self._counts += np.bincount(places, minlength=len(self._counts))
+        below = (np.cumsum(counts) - counts)[places] + ((places < places[:, None]) & before).sum(1)
+        tied = counts[places] + ((places == places[:, None]) & before).sum(1)
+        seen = counts.sum() + np.arange(len(places))
+        self._keys, self._counts = keys, counts + np.bincount(places, minlength=len(keys))
         p: Floats = (below + self._generator.random(len(places)) * (1 + tied)) / (1 + seen)
         return p
 
@@ -202,6 +191,10 @@ class Watch:
             "novelty": self.novelty.summary(),
         }
         return found | ({"errors": self.errors.summary()} if self.errors.n_rows else {})
+
+
+def _rounded(scores: Floats) -> NDArray[np.int64]:
+    return np.round((scores / STEP).clip(-_FARTHEST, _FARTHEST)).astype(np.int64)
 
 
 def _checked(name: str, scores: ArrayLike) -> Floats:
