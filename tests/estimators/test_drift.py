@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from estimators.problems import quick, targets
 from natpn import NatPNRegressor
@@ -38,6 +39,13 @@ def test_ranks_are_uniform_and_do_not_depend_on_each_other_whatever_the_bins():
     counts = np.bincount((20 * p).astype(int), minlength=20)
     assert np.square(counts - 500).sum() / 500 < 43.8  # chi-square with 19 degrees of freedom, at 0.1 %
     assert abs(np.corrcoef(p[1:], p[:-1])[0, 1]) < 0.04
+
+
+def test_the_rank_beside_a_small_reference_is_uniform():
+    """Bins between the quantiles of 25 rows would not be: a Kolmogorov test of 6,000 ranks refused them at 0.6 %."""
+    lot = np.random.default_rng(0)
+    p = [DriftAlarm(lot.normal(size=25), random_state=i)._ranks(lot.normal(size=1))[0] for i in range(6_000)]
+    assert kstest(p, "uniform").pvalue > 0.05
 
 
 @pytest.mark.parametrize(("shift", "within"), [(-3.0, 25), (-1.0, 200), (3.0, 60)])
