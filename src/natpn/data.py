@@ -157,7 +157,7 @@ def parquet(path: str | PathLike[str] | Sequence[str | PathLike[str]], memory: i
     """Return the rows of Parquet files; only the ends of the files are read yet, which describe them.
 
     Args:
-        path: A file, a directory with all below it, a glob such as "trips/2024-*.parquet", or a list of these. Names
+        path: A file, a directory with all below it, a glob such as `trips/2024-*.parquet`, or a list of these. Names
             that begin with a dot or an underscore are passed over in directories. Directories of the form
             `column=value` are columns.
         memory: How many bytes a fit may use beyond what it has when it begins.

@@ -1,11 +1,9 @@
 """Densities over the latent space: z → log p(z), whose level becomes the evidence.
 
-| name | density | good for |
-|---|---|---|
-| `gaussian_mixture` | normals with full covariances, fitted by expectation-maximisation | the default: clusters, fast |
-| `radial` | stack of radial flows | the paper's choice |
-| `maf` | masked autoregressive flow | curved but connected latents |
-| `spline` | autoregressive spline flow | the most flexible, the slowest |
+- `gaussian_mixture`: normals with full covariances, fitted by expectation-maximisation. The default: clusters, fast.
+- `radial`: a stack of radial flows. The paper's choice.
+- `maf`: a masked autoregressive flow, for curved but connected latents.
+- `spline`: an autoregressive spline flow. The most flexible, the slowest.
 
 To add one: a file with a subclass of `Density` whose constructor is `(dim, **options)`, and a line in `DENSITIES`.
 """

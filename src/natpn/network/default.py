@@ -61,7 +61,7 @@ class PrincipalComponents(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Tensor) -> Self:
-        """Take the components of training inputs, shape (rows, *shape); of many rows, evenly spaced ones."""
+        """Take the components of training inputs, shape `(rows, *shape)`; of many rows, evenly spaced ones."""
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise ValueError(f"x: expected at least one row of shape {self.shape}, got shape {tuple(x.shape)}")
         sample = x[:: -(-len(x) // _MOST_ROWS)].flatten(1)[:, : len(self.mean)]
@@ -80,7 +80,7 @@ class PrincipalComponents(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map `x`, shape (..., *shape), to (..., latent_dim)."""
+        """Map `x`, shape `(..., *shape)`, to (..., latent_dim)."""
         flat = bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype))
         inner, passed = flat[..., : len(self.mean)], flat[..., len(self.mean) :]
         components = bound((_soften(inner) - self.mean) @ self.components)
@@ -116,7 +116,7 @@ class SideBySide(nn.Module):
         return self
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map `x`, shape (..., *shape), to (..., latent_dim)."""
+        """Map `x`, shape `(..., *shape)`, to (..., latent_dim)."""
         return torch.cat([part(x) for part in self.parts], -1)
 
 

@@ -1,0 +1,83 @@
+"""The site: the pages of this directory, and a reference from the docstrings. `make docs` builds it into `_build`.
+
+Pages are Markdown that GitHub shows as well, so they link to files beside this directory by relative paths, as GitHub
+wants it. Here such a file is offered for download, and the README is the first page.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import natpn
+
+HERE = Path(__file__).parent
+
+project = "natpn"
+author = "the authors of natpn"
+version = release = natpn.__version__
+language = "en_GB"
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+root_doc = "index"
+suppress_warnings = ["toc.not_included"]  # a new page may come before its place in the contents
+
+myst_heading_anchors = 4  # by GitHub's rule, so that page.md#a-section leads to the same place there and here
+myst_enable_extensions = ["dollarmath"]
+
+# A word in backticks is code, in docstrings as in Markdown.
+default_role = "literal"
+autodoc_member_order = "groupwise"
+autodoc_typehints = "description"
+autodoc_typehints_format = "short"
+autodoc_typehints_description_target = "documented"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring, napoleon_numpy_docstring = True, False
+napoleon_use_ivar = True
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"natpn {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_copy_source = False
+pygments_style, pygments_dark_style = "friendly", "monokai"
+
+_LINK = re.compile(r"\[([^\]]*)\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
+
+
+def _leads_to(page: Path, link: re.Match[str]) -> str:
+    """Return a link as the site has it."""
+    text, target = link[1], (page.parent / link[2]).resolve()
+    if target.is_relative_to(HERE):
+        return link[0]
+    if target == HERE.parent / "README.md":
+        return f"[{text}]({'../' * (len(page.relative_to(HERE).parts) - 1)}index.md)"
+    return f"[{text}](path:{link[2]})" if target.is_file() else text  # a directory cannot be downloaded
+
+
+def _read(app: Any, name: str, source: list[str]) -> None:
+    page = Path(app.env.doc2path(name))
+    source[0] = _LINK.sub(lambda link: _leads_to(page, link), source[0])
+
+
+def _is_of_others(app: Any, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
+    """Leave out methods that scikit-learn adds: its own pages describe them."""
+    return True if str(getattr(value, "__module__", "")).startswith("sklearn.") else None
+
+
+def _mend(app: Any, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Escape what reStructuredText would read as a name: |x| in a formula, and the end of family_, an attribute."""
+    lines[:] = [
+        line if ">>>" in line else re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line.replace("|", r"\|"))
+        for line in lines
+    ]
+
+
+def setup(app: Any) -> None:
+    """Rewrite links to what is beside this directory, and leave out what is not ours."""
+    app.connect("source-read", _read)
+    app.connect("autodoc-skip-member", _is_of_others)
+    app.connect("autodoc-process-docstring", _mend)
