@@ -10,6 +10,7 @@ import pytest
 
 import natpn
 from cli.conftest import COLUMNS, refused, rows, run, write
+from natpn.estimators.loading import load_saved
 
 
 def fit(path, out, *arguments, target="rent"):
@@ -50,6 +51,16 @@ def test_the_same_seed_gives_the_same_model_and_it_replaces_the_old_one(train, t
         hashes.append(json.loads((tmp_path / "m" / "config.json").read_text())["tensors_sha256"])
     assert hashes[0] == hashes[1] != hashes[2]
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_the_unit_of_the_target_is_remembered(train, tmp_path):
+    result = fit(train, tmp_path / "m", "--drop", "flat", "--unit", "€ a month")
+    assert "target  rent: numbers in € a month, family" in result.stdout
+    saved = load_saved(tmp_path / "m")
+    assert (saved.target, saved.unit) == ("rent", "€ a month")
+    assert saved.created == saved.table["created"]
+    sentence = refused(fit(train, tmp_path / "n", "--drop", "flat", "--unit", "€", target="district"))
+    assert "--unit €: 'district' holds classes, which have no unit; leave the option out." in sentence
 
 
 @pytest.mark.parametrize(

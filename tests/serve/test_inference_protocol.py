@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from natpn.serve import create_app
+from natpn.serve import Identity, create_app
 from serve.serving import client_of, row
 
 ROWS = [row(), row(area=None, district="harbour"), row(area=1e6)]
@@ -63,7 +63,7 @@ def test_probabilities_of_classes_are_one_tensor(class_client):
 
 def test_pictures_are_one_tensor(painter):
     pictures = np.random.default_rng(1).normal(size=(2, 1, 8, 8))
-    with client_of(create_app(painter, name="painter")) as client:
+    with client_of(create_app(painter, identity=Identity("painter"))) as client:
         flat = {"name": "x", "datatype": "FP32", "shape": [2, 1, 8, 8], "data": pictures.ravel().tolist()}
         nested = flat | {"data": pictures.tolist()}
         one, other = (infer(client, [tensor], name="painter") for tensor in (flat, nested))

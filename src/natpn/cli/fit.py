@@ -32,6 +32,7 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 @click.command("fit", short_help="Fit a model to a table.")
 @click.argument("data", nargs=-1, required=True)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option("--unit", metavar="TEXT", help="The unit of the target, for people who read answers: kWh, €, ….")
 @click.option("--out", required=True, metavar="DIRECTORY", help="Where to write the model.")
 @click.option(
     "--task",
@@ -75,6 +76,7 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def fit_command(
     data: tuple[str, ...],
     target: str,
+    unit: str | None,
     out: str,
     task: str | None,
     family: str | None,
@@ -123,6 +125,10 @@ def fit_command(
         rows = _rows_of_files(data, target, drop, category, said, most)
     else:
         rows = _rows_of_table(data[0], how, target, drop, category, said, family)
+    if unit is not None:
+        if rows.is_classes:
+            raise Problem(f"--unit {unit}: {target!r} holds classes, which have no unit; leave the option out.")
+        rows = replace(rows, unit=unit)
     options["ensemble_size"] = options["ensemble_size"] or "auto"
     options |= {} if rows.is_classes else {"family": family}
     if ray is not None:
@@ -170,6 +176,7 @@ class TrainingRows:
         is_classes: Whether targets are labels.
         dropped: The columns that were left out.
         written: How the file of the table writes values.
+        unit: The unit of the target, if it has one.
     """
 
     X: Any
@@ -178,6 +185,7 @@ class TrainingRows:
     is_classes: bool
     dropped: Sequence[str] = ()
     written: Written = PLAIN
+    unit: str | None = None
 
     @property
     def in_files(self) -> bool:
@@ -249,7 +257,8 @@ def _rows_of_table(
             guessed = [c.name for c in columns if source.texts and c.kind == OTHER and c.name not in category]
             for remark in remarks(X, y, target, columns, guessed, source.written):
                 note(remark)
-    return TrainingRows(X, y, target, is_classes, drop, replace(source.written, units=source.units))
+    written = replace(source.written, units=source.units)
+    return TrainingRows(X, y, target, is_classes, drop, written, source.units.get(target))
 
 
 def read_training(
@@ -298,7 +307,7 @@ def _fitted(rows: TrainingRows, options: dict[str, Any], out: str) -> tuple[Save
     notes = [str(warning.message) for warning in told]
     model.verbose = 0
     fitted = None if rows.in_files else targets_digest(rows.y)
-    saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written)
+    saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written, rows.unit)
     lines = list(_summary(saved, rows, options.get("family") == "auto"))
     write_model(saved)
     if not rows.in_files and len(rows.y) < FEW_ROWS:
@@ -341,7 +350,7 @@ def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[st
     """Yield what a model predicts, by a family that the targets may have picked, its rows and its scores."""
     from natpn.report.scores import baselines, judge_answers, totals
 
-    model, columns, unit = saved.estimator, saved.table.columns, saved.written.units.get(rows.target)
+    model, columns, unit = saved.estimator, saved.table.columns, saved.unit
     if rows.in_files:
         yield "columns, as they are read:"
         yield from column_lines(columns, {})

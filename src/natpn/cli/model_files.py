@@ -7,6 +7,7 @@ so that the same file can be given to the other commands.
 import contextlib
 import hashlib
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ class SavedModel:
         dropped: The columns that were left out.
         fitted: A hash of the targets of the fit, to know its rows again; None if they were in several files.
         written: How its table wrote numbers, dates and missing values.
+        unit: The unit of the target, if it has one.
     """
 
     path: str
@@ -42,6 +44,7 @@ class SavedModel:
     dropped: tuple[str, ...] = ()
     fitted: str | None = None
     written: Written = PLAIN
+    unit: str | None = None
 
     @property
     def table(self) -> Any:
@@ -68,23 +71,31 @@ def check_model_place(out: str, *inputs: str) -> None:
 def write_model(saved: SavedModel) -> None:
     """Write a model, whole or not at all; one that is there is replaced."""
     from natpn.estimators.saving import save
+    from natpn.model.files import iso_date
 
-    table = {"target": saved.target, "dropped": list(saved.dropped), "fitted": saved.fitted}
+    table = {
+        "target": saved.target,
+        "unit": saved.unit,
+        "dropped": list(saved.dropped),
+        "fitted": saved.fitted,
+        "written": saved.written.to_config(),
+        "created": iso_date(time.time()),
+    }
     with system_errors(saved.path):
-        save(saved.estimator, saved.path, table | {"written": saved.written.to_config()})
+        save(saved.estimator, saved.path, table)
 
 
 def read_model(path: str) -> SavedModel:
     """Read a model."""
-    from natpn.estimators.loading import load_with_table
+    from natpn.estimators.loading import load_saved
     from natpn.model import TableInputs
 
-    estimator, table = load_with_table(path)
-    if not isinstance(estimator.inputs_, TableInputs):
+    read = load_saved(path)
+    if not isinstance(read.estimator.inputs_, TableInputs):
         raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
-    notes = table or {}
-    dropped = tuple(notes.get("dropped", ()))
-    return SavedModel(path, estimator, notes.get("target"), dropped, notes.get("fitted"), Written.of_table(table))
+    notes = read.table or {}
+    dropped, written = tuple(notes.get("dropped", ())), Written.of_table(read.table)
+    return SavedModel(path, read.estimator, read.target, dropped, notes.get("fitted"), written, read.unit)
 
 
 def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:

@@ -6,6 +6,7 @@ trusted, and a network is built only as large as the tensors that it has to hold
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import prod
 from os import PathLike
 from typing import Any
@@ -22,11 +23,12 @@ from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.regressor import NatPNRegressor
 from natpn.model import ArrayInputs, Calibration, Labels, Model, Network, TableInputs, Units
-from natpn.model.files import SCHEMA, read
+from natpn.model.files import SCHEMA, created_at, read
 from natpn.model.inputs import KINDS
 
 _LARGEST = 2**53
 _LABEL_BYTES = 2**26
+_SHORT = 12  # digits of a hash that name a version
 # Parameters of families, such as a shape: beyond these their formulas leave the range of float64.
 _LEAST, _MOST = 1e-12, 1e12
 # A mixture may start with 60 times the components that it kept, and a flow makes masks while it is built.
@@ -49,18 +51,62 @@ def load(directory: str | PathLike[str], *, encoder: nn.Module | None = None) ->
         FileNotFoundError: If there is no model.
         ValueError: If the model was cut short, changed, or written by a newer version.
     """
-    return load_with_table(directory, encoder)[0]
+    return load_saved(directory, encoder).estimator
 
 
-def load_with_table(
-    directory: str | PathLike[str], encoder: nn.Module | None = None
-) -> tuple[NatPNEstimator, dict[str, Any] | None]:
-    """Read a model, and what was written with it about the table that it was fitted on."""
+@dataclass(frozen=True)
+class Saved:
+    """A model with what its files say about it.
+
+    Attributes:
+        estimator: The fitted estimator.
+        table: What was written with it about the table that it was fitted on.
+        version: A hash of its tensors.
+        created: When it was fitted, or else the date of its files, in ISO form and UTC.
+        natpn: The version of natpn that wrote it, if it says so.
+    """
+
+    estimator: NatPNEstimator
+    table: dict[str, Any] | None
+    version: str
+    created: str
+    natpn: str | None
+
+    @property
+    def target(self) -> str | None:
+        """The name of the column that was the target; None if it is not known."""
+        return _text(self.table or {}, "target")
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of the target: what was said in the fit, or else what stood beside its numbers."""
+        table = self.table or {}
+        written = table.get("written")
+        units = written.get("units") if isinstance(written, dict) else None
+        beside = _text(units, self.target or "") if isinstance(units, dict) else None
+        return _text(table, "unit") or beside
+
+
+def _text(config: dict[str, Any], key: str) -> str | None:
+    """Return a text that is not empty; what was written about a table may be anything."""
+    found = config.get(key)
+    return found if isinstance(found, str) and found else None
+
+
+def load_saved(directory: str | PathLike[str], encoder: nn.Module | None = None) -> Saved:
+    """Read a model, and what its files say about it."""
     config, content = read(directory)
     try:
-        return _rebuild(config, load_tensors(content), encoder), config["table"]
+        estimator = _rebuild(config, load_tensors(content), encoder)
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError, SafetensorError, RuntimeError) as error:
         raise ValueError(f"{directory}: the model cannot be read, {type(error).__name__}: {error}") from error
+    return Saved(
+        estimator,
+        config["table"],
+        config["tensors_sha256"][:_SHORT],
+        _text(config["table"] or {}, "created") or created_at(directory),
+        _text(config, "natpn"),
+    )
 
 
 def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], encoder: nn.Module | None) -> NatPNEstimator:

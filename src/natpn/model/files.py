@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -69,6 +70,17 @@ def read(place: str | PathLike[str]) -> tuple[dict[str, Any], bytes]:
     raise ValueError(
         f"{path / TENSORS}: it was cut short or changed since it was written; delete it and save the model again"
     )
+
+
+def created_at(place: str | PathLike[str]) -> str:
+    """Return when the files of a model were written, in ISO form and UTC."""
+    path = find(place) or Path(place)
+    return iso_date((path / CONFIG).stat().st_mtime)
+
+
+def iso_date(seconds: float) -> str:
+    """Return a time since 1970 in ISO form and UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def check(place: str | PathLike[str], *inputs: str | PathLike[str]) -> None:

@@ -2,10 +2,11 @@
 
 try:
     from natpn.serve.app import create_app
+    from natpn.serve.identity import Identity
     from natpn.serve.server import run
 except ImportError as error:
     raise ImportError(
         f"natpn.serve needs more packages ({error}); in a clone of natpn, run: pip install '.[serve]'"
     ) from error
 
-__all__ = ["create_app", "run"]
+__all__ = ["Identity", "create_app", "run"]

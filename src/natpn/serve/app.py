@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect
 from natpn.estimators.base import NatPNEstimator
 from natpn.serve import inference_protocol, openapi
 from natpn.serve.gate import GONE, PAGE, Gate, Metrics
+from natpn.serve.identity import Identity
 from natpn.serve.inference_protocol import InferenceProtocol
 from natpn.serve.predictor import COVERAGE, Batcher, Predictor
 from natpn.serve.request_rows import ArrayReader, Reader, RequestError, TableReader, as_json
@@ -38,7 +39,7 @@ def create_app(
     max_rows: int = MAX_ROWS,
     allow_hosts: Iterable[str] = (),
     written: Written = PLAIN,
-    name: str = "model",
+    identity: Identity | None = None,
 ) -> FastAPI:
     """Return the application that serves a fitted model.
 
@@ -50,7 +51,7 @@ def create_app(
         allow_hosts: Host names that are accepted, besides addresses and localhost. With a token and no names here,
             every name is accepted: a page of another site that points its name here does not know the token.
         written: How a CSV writes values.
-        name: What the model is called in the paths of the Open Inference Protocol.
+        identity: What the model is called, as in the paths of the Open Inference Protocol, and what it predicts.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
@@ -65,8 +66,9 @@ def create_app(
     columns, shape = model.model_.inputs.columns, model.model_.inputs.shape
     reader: Reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
     hosts = tuple(allow_hosts)
-    about = predictor.about()
-    protocol = InferenceProtocol(name, about["natpn"], columns, shape, reader)
+    identity = identity or Identity()
+    about = identity.described() | predictor.about()
+    protocol = InferenceProtocol(identity.name, about["natpn"], columns, shape, reader)
     described = protocol.metadata(model.model_.answer_without_evidence().records(COVERAGE)[0])
 
     @asynccontextmanager

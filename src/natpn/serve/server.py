@@ -13,15 +13,15 @@ import socket
 import sys
 from collections.abc import Iterable
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import torch
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from natpn.estimators.loading import load_with_table
+from natpn.estimators.loading import load_saved
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
+from natpn.serve.identity import Identity
 from natpn.tabular.texts import Written
 
 HEAD_SECONDS = 5.0
@@ -67,15 +67,15 @@ def run(
     """
     hosts = tuple(allow_hosts)
     names = hosts if token and not hosts else (host, *hosts)
-    model, table = load_with_table(directory)
+    saved = load_saved(directory)
     app = create_app(
-        model,
+        saved.estimator,
         token=token,
         max_body=max_body,
         max_rows=max_rows,
         allow_hosts=names,
-        written=Written.of_table(table),
-        name=Path(directory).resolve().name,
+        written=Written.of_table(saved.table),
+        identity=Identity.of(saved, directory),
     )
     torch.set_num_threads(1)  # batches are small, and the other cores are left to others
     sys.setswitchinterval(_TURN)
