@@ -25,7 +25,7 @@ ROWS = [
     {"model"},
     {"estimators"},
     {"report"},
-    {"serve", "export", "ray"},
+    {"serve", "export", "mlflow", "ray"},
     {"cli"},
     {"__main__"},
 ]

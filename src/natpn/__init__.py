@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from natpn import estimators as estimators
     from natpn import export as export
     from natpn import families as families
+    from natpn import mlflow as mlflow
     from natpn import model as model
     from natpn import network as network
     from natpn import parallel as parallel
@@ -41,6 +42,7 @@ _MODULES = (
     "estimators",
     "export",
     "families",
+    "mlflow",
     "model",
     "network",
     "parallel",
@@ -63,6 +65,7 @@ __all__ = [
     "export",
     "families",
     "load",
+    "mlflow",
     "model",
     "network",
     "parallel",

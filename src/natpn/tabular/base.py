@@ -233,6 +233,11 @@ class Column(ABC):
         """How it encodes a number; None if its values are no numbers, so that no graph of tensors can read them."""
         return None
 
+    @property
+    def mlflow_type(self) -> str:
+        """MLflow's name for the type of its values; by default "any", where no single type takes all of them."""
+        return "any"
+
     # What is said about it.
 
     @property

@@ -214,6 +214,11 @@ class CategoryColumn(Column):
         return {"type": [*types, "null"], "description": f"In training: {some}. null if it is not known."}
 
     @property
+    def mlflow_type(self) -> str:
+        """A string, unless levels may be numbers or truth values."""
+        return "string" if list(self._json_types) == [str] else "any"
+
+    @property
     def usual(self) -> str | None:
         """The most frequent level."""
         return self.levels[0] if self.levels else next(iter(self.rare), None)

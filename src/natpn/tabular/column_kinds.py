@@ -99,6 +99,11 @@ class BooleanColumn(Column):
         return Arithmetic((), ((self._instead, yes, no), *missing))
 
     @property
+    def mlflow_type(self) -> str:
+        """A boolean; in a frame those with missing values have another type."""
+        return "any" if self.missing else "boolean"
+
+    @property
     def _instead(self) -> float:
         """What a missing value is encoded as: a first one as the more frequent value, so that the row looks usual."""
         no, yes = standardised_flags(self.true)

@@ -131,6 +131,11 @@ class DateColumn(Column):
     def _standardise(self) -> Standardiser:
         return Standardiser([Moments(0, m, d) for m, d in zip(self.means, self.deviations, strict=True)])
 
+    @property
+    def mlflow_type(self) -> str:
+        """A datetime, which has no time zone in MLflow."""
+        return "datetime" if self.zone is None else "any"
+
     def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Write the parts that vary, and the flag of missing values."""
         seconds = self._seconds(cells)

@@ -195,6 +195,11 @@ class NumberColumn(Column):
         return Arithmetic((self.moments,) if self.n_numbers else (), flags)
 
     @property
+    def mlflow_type(self) -> str:
+        """A double; no type of MLflow takes both whole numbers and missing ones."""
+        return "any" if self.whole else "double"
+
+    @property
     def n_numbers(self) -> int:
         """One, or 0 if the column is constant."""
         return int(self.deviation > 0)
