@@ -1,5 +1,7 @@
 """Pictures are shifted and mirrored in training, and only there."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -7,8 +9,7 @@ from torch import nn
 from natpn import families
 from natpn.encoders import DenseEncoder, ResNet9Encoder
 from natpn.network import NaturalPosteriorNetwork
-from natpn.training import Staged, fit
-from natpn.training.losses import PlainLoss, start_at_marginal
+from natpn.training import Descent, Paper, Staged, Trainee, fit, minimise
 from natpn.training.session import Session
 from natpn.training.variation import Variation, looks_the_same_mirrored
 
@@ -50,27 +51,36 @@ def test_mirrored_pictures_look_the_same_or_not():
     assert not looks_the_same_mirrored(torch.zeros(3, 1, 2, 2))
 
 
-def loss_of(encoder, family, y, vary):
-    network = NaturalPosteriorNetwork(encoder, family, latent_dim=4)
-    return PlainLoss(network, start_at_marginal(network, y, torch.ones(len(y))), vary)
+class Seen(Trainee):
+    """A loss that keeps what it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.trained = nn.Linear(1, 1)
+        self.seen = {True: [], False: []}
+
+    def forward(self, x, y):
+        self.seen[self.training].append(x.clone())
+        return self.trained(x.mean((1, 2, 3))[:, None])[:, 0].square()
 
 
-def test_losses_vary_in_training_alone():
-    y = torch.arange(4) % 2
-    vary = Variation(mirror=True)
-    loss = loss_of(ResNet9Encoder((1, SIDE, SIDE), 4, width=4), families.get("categorical", n_classes=2), y, vary)
-    x = drawn(4)
-    torch.manual_seed(0)
-    first, second = loss.train()(x, y), loss(x, y)
-    assert not torch.equal(first, second)
-    loss.eval()
-    assert torch.equal(loss(x, y), loss(x, y))
+def test_inputs_vary_in_training_alone():
+    x, y = drawn(4), torch.zeros(4)
+    rows = {one.numpy().tobytes() for one in x}
+    loss = Seen()
+    minimise(loss, (x, y), (x, y), Descent(3, 4, 1e-3, vary=Variation(mirror=True)))
+    assert all(torch.equal(seen, x) for seen in loss.seen[False])
+    assert len(loss.seen[False]) == 3
+    varied = [one.contiguous().numpy().tobytes() in rows for seen in loss.seen[True] for one in seen]
+    assert len(varied) == 12
+    assert sum(varied) < 6
 
 
 @pytest.mark.parametrize(
     ("dense", "vary", "expected"), [(False, True, True), (False, False, False), (True, True, False)]
 )
-def test_pictures_with_one_target_are_varied(monkeypatch, dense, vary, expected):
+@pytest.mark.parametrize("scheme", [Staged, partial(Paper, warm_up_epochs=0, fine_tuning_epochs=0)])
+def test_pictures_with_one_target_are_varied(monkeypatch, scheme, dense, vary, expected):
     made = []
     monkeypatch.setattr(Variation, "__call__", lambda self, x: made.append(len(x)) or x)
     shape = (1, 8, 8)
@@ -78,7 +88,7 @@ def test_pictures_with_one_target_are_varied(monkeypatch, dense, vary, expected)
     network = NaturalPosteriorNetwork(encoder, families.get("normal"), latent_dim=4)
     x = drawn(40)[..., :8, :8]
     y = x[:, 0] if dense else x.mean((1, 2, 3))
-    fit(network, (x[:32], y[:32]), (x[32:], y[32:]), scheme=Staged(max_epochs=1, vary=vary))
+    fit(network, (x[:32], y[:32]), (x[32:], y[32:]), scheme=scheme(max_epochs=1, vary=vary))
     assert bool(made) == expected
 
 

@@ -11,7 +11,7 @@ ignores the last ``n_ignored``, and ``(shape, latent_dim)`` for inputs of more d
 import inspect
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from natpn.choices import check_choice
 from natpn.encoders.base import ChainEncoder
@@ -36,8 +36,16 @@ __all__ = [
     "ResNet9Encoder",
     "ResNet18Encoder",
     "TabularEncoder",
+    "fit_to_inputs",
     "get",
 ]
+
+
+def fit_to_inputs(encoder: nn.Module, sample: Tensor) -> None:
+    """Fit what an encoder takes from the inputs alone, before it is trained: knots of numbers, filters of pictures."""
+    for method in ("fit_knots", "fit_filters"):
+        if hasattr(encoder, method):
+            getattr(encoder, method)(sample)
 
 
 def get(name: str, **options: Any) -> nn.Module:

@@ -10,7 +10,7 @@ up gradients would take longer than calculating them.
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -42,6 +42,7 @@ class Descent:
         evaluations: Validate about this often in all.
         max_gradient_norm: Longer gradients are shortened to it.
         penalty: Times half the sum of all squared parameters is added to the loss.
+        vary: Changes the inputs of every step at random; not those that are validated.
     """
 
     epochs: int
@@ -53,6 +54,7 @@ class Descent:
     evaluations: int | None = None
     max_gradient_norm: float = 10.0
     penalty: float = 0.0
+    vary: Callable[[Tensor], Tensor] | None = None
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of a step."""
@@ -153,6 +155,7 @@ class _Run:
         losses: list[Tensor] = []
         size, members = self.settings.batch_size, self.trainee.n_members
         for x, y, weight in self.train.batches(size, self.generator, members, epoch):
+            x = x if self.settings.vary is None else self.settings.vary(x)
             loss, gradient = self._differentiate(x, y, weight)
             self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
             self.step += 1

@@ -10,7 +10,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -154,17 +154,10 @@ class PlainLoss(Trainee):
     Args:
         network: What is trained.
         start: Where its training starts.
-        vary: Changes inputs at random at every step of training, and not in validation.
     """
 
-    def __init__(
-        self,
-        network: NaturalPosteriorNetwork | StackedNetworks,
-        start: Start,
-        vary: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
+    def __init__(self, network: NaturalPosteriorNetwork | StackedNetworks, start: Start) -> None:
         super().__init__()
-        self.vary = vary
         self._network = (network,)  # in a tuple: its density is no part of this module
         self.start, encoder = start, network.encoder
         if isinstance(network, StackedNetworks):
@@ -177,8 +170,6 @@ class PlainLoss(Trainee):
         """Return losses, (B, …) or (M, B)."""
         network = self._network[0]
         encoder = network.encoder
-        if self.vary is not None and self.training:
-            x = self.vary(x)
         latent = encoder(x) if self.scales is None else cast(ChainEncoder, encoder).map(self.scales(x))
         return self.start.loss(network.family, network.read(latent)[1], y)
 

@@ -25,12 +25,13 @@ import contextlib
 import copy
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 
 from natpn import parallel
 from natpn.densities import Surprise
-from natpn.encoders import ChainEncoder
+from natpn.encoders import ChainEncoder, fit_to_inputs
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.align import Latents, choose, divide, latents, refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.batches import FoldedRows, Rows, RowSource
@@ -47,7 +48,7 @@ from natpn.training.losses import (
     start_at_marginal,
 )
 from natpn.training.session import Session, TrainingError
-from natpn.training.variation import Variation, looks_the_same_mirrored
+from natpn.training.variation import PICTURES, Variation
 
 SAMPLE = 20_000
 _STEPS, _RATE = 1500, 3e-3
@@ -59,7 +60,6 @@ _EVALUATIONS = 30
 _PENALTY_ROWS = 800
 _MANY = 200_000
 _SLOWER, _LEAST_SHARE = 100_000, 0.1  # rows, from which the rate falls, and how far
-_PICTURES = 4000  # that show whether mirrored ones look the same
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,10 @@ class Staged:
             trainee = PlainLoss(StackedNetworks(members), start)
             descend(session, "representation", trainee, session.train, session.validation, descent)
         else:
-            vary = self._variation(session, members[0])
+            descent = replace(descent, vary=variation(session, members[0]) if self.vary else None)
             for i, member in enumerate(members):
                 sources = session.train.of(i), session.validation.of(i)
-                loss = PlainLoss(member, start, vary)
-                descend(session, _name("representation", i, members), loss, *sources, descent)
+                descend(session, _name("representation", i, members), PlainLoss(member, start), *sources, descent)
         self._refine(session, members)
         for i, member in enumerate(members):
             density = Descent(self.density_epochs, 512, 3e-3, "one_cycle", patience=20)
@@ -148,13 +147,6 @@ class Staged:
             max_gradient_norm=self.max_gradient_norm,
             penalty=self.penalty / (max(rows, _PENALTY_ROWS) * scale) if tabular else 0.0,
         )
-
-    def _variation(self, session: Session, member: NaturalPosteriorNetwork) -> Variation | None:
-        """Return how training varies its inputs; None if they are no pictures, or have a target a pixel."""
-        x, y, _ = next(session.train.chunks())
-        if not self.vary or x.ndim != 4 or y.ndim != 1 + len(member.family.support.event_shape):
-            return None
-        return Variation(looks_the_same_mirrored(session.train.sample(_PICTURES)))
 
     def _prepare(self, session: Session, members: list[NaturalPosteriorNetwork]) -> Start:
         """Fit what is fitted to the inputs and targets alone, and return where training starts."""
@@ -240,6 +232,14 @@ class Staged:
         session.finish(phase)
 
 
+def variation(session: Session, member: NaturalPosteriorNetwork) -> Variation | None:
+    """Return how to vary inputs in training; None if they are no pictures, or have a target a pixel."""
+    x, y, _ = next(session.train.chunks())
+    if x.ndim != 4 or y.ndim != 1 + len(member.family.support.event_shape):
+        return None
+    return Variation.of(session.train.sample(PICTURES))
+
+
 def batch_size(rows: int) -> int:
     """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are."""
     return min(1 << round(math.log2(min(max(rows / 16, 32), 256))), rows)
@@ -286,6 +286,8 @@ class Paper:
         warm_up_epochs: Epochs of the density alone before joint training; 0 for none.
         fine_tuning_epochs: Epochs of the density alone after it; 0 for none.
         density_rows: At most this many latents are used for the density alone.
+        schedule: That of the joint training, "constant" as in the paper, or "one_cycle", which goes on to its end.
+        vary: Shift and mirror pictures in joint training, as `Staged` does.
     """
 
     max_epochs: int = 100
@@ -297,6 +299,8 @@ class Paper:
     warm_up_epochs: int = 3
     fine_tuning_epochs: int = 100
     density_rows: int = 200_000
+    schedule: Literal["constant", "one_cycle"] = "constant"
+    vary: bool = False
 
     def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
         """Run all phases, one member after the other."""
@@ -310,7 +314,11 @@ class Paper:
                 session.finish(f"prepare{suffix}")
             self._warm_up(session, f"warm-up{suffix}", member, i)
             loss = BayesianLoss(member, self.entropy_weight, scale)
-            descend(session, f"joint{suffix}", loss, session.train, session.validation, self._descent(self.max_epochs))
+            joint = self._descent(self.max_epochs)
+            if self.schedule == "one_cycle":
+                joint = replace(joint, schedule="one_cycle", patience=None)
+            joint = replace(joint, vary=variation(session, member) if self.vary else None)
+            descend(session, f"joint{suffix}", loss, session.train, session.validation, joint)
             self._fine_tune(session, f"fine-tuning{suffix}", member, i, loss)
 
     def _warm_up(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int) -> None:
@@ -362,9 +370,9 @@ class Paper:
 def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
     """Fit what is fitted to the inputs alone: knots, filters and bypass."""
     sample = session.train.sample(SAMPLE)
-    for part, method in ((network.encoder, "fit_knots"), (network.encoder, "fit_filters"), (network.bypass, "fit")):
-        if hasattr(part, method):
-            getattr(part, method)(sample)
+    fit_to_inputs(network.encoder, sample)
+    if hasattr(network.bypass, "fit"):
+        network.bypass.fit(sample)
     parallel.synchronise(network)
     network.budget.see_rows(len(session.train))
 

@@ -7,10 +7,13 @@ for KMNIST, 0.07 for SVHN, and 0.002 for CIFAR-10. The mean of Fashion-MNIST is 
 the left.
 """
 
+from typing import Self
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+PICTURES = 4000  # that show whether mirrored ones look the same
 _REACH = 1 / 16  # of the side: the largest shift
 _LEANING = 0.02
 _ASYMMETRY = 0.01  # of the variance of a pixel
@@ -28,6 +31,11 @@ class Variation:
 
     def __init__(self, mirror: bool) -> None:
         self.mirror = mirror
+
+    @classmethod
+    def of(cls, sample: Tensor) -> Self:
+        """Return the variation for pictures of which there is a sample, (rows, channels, height, width)."""
+        return cls(looks_the_same_mirrored(sample))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return varied pictures of shape (B, channels, height, width)."""

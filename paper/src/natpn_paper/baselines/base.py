@@ -8,7 +8,8 @@ A subclass writes these three, `_network`, `_loss` and `_read`; the loop is that
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal, TypedDict, Unpack, get_args
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from natpn import parallel
 from natpn.choices import check_choice
+from natpn.encoders import fit_to_inputs
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import paper_encoder
 from natpn.estimators.classifier import ClassTargets
@@ -25,7 +27,8 @@ from natpn.estimators.rows import Prepared
 from natpn.families import Distribution
 from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
-from natpn.training.schemes import batch_size
+from natpn.training.schemes import SAMPLE, batch_size
+from natpn.training.variation import PICTURES, Variation
 from natpn_paper.baselines.checks import check_count, check_number, check_share
 from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork
 from natpn_paper.baselines.readings import BaselineClassDistribution, BaselineDistribution, Reading
@@ -161,9 +164,15 @@ class Baseline(DataEstimator):
     def _fresh(self, data: Prepared, seed: int) -> nn.Module:
         """Build one network."""
         with parallel.seeded(seed, torch.device("cpu")):
-            return self._network(self._n_outputs, data, seed)
+            network = self._network(self._n_outputs, data, seed)
+            x = data.train[0]
+            fit_to_inputs(cast(nn.Module, network.encoder), x[:: -(-len(x) // SAMPLE)])
+            return network
 
     def _minimise(self, loss: Trainee, train: Any, validation: Any, descent: Descent, seed: int, phase: str) -> None:
+        x = train[0]
+        if x.ndim == 4:  # pictures
+            descent = replace(descent, vary=Variation.of(x[:: -(-len(x) // PICTURES)]))
         result = minimise(
             loss,
             train,

@@ -69,7 +69,9 @@ SENSORLESS_DRIVE = Experiment(
     needs=("sensorless-drive",),
 )
 
-CIFAR10_SETTING = Setting(patience=20, budget="exp")
+# For pictures, what the default of the library has: one cycle of 12 epochs.
+PICTURES = Setting(max_epochs=12, learning_rate=5e-3, batch_size=256, schedule="one_cycle")
+CIFAR10_SETTING = replace(PICTURES, budget="exp")
 CIFAR10_QUICK_ROWS = 40
 CIFAR10_OOD = _by_kind("SVHN", "CelebA", "OODom")
 CIFAR10 = Experiment(
@@ -136,7 +138,7 @@ UCI = Experiment(
     needs=("kin8nm", "concrete", "energy"),
 )
 
-MNIST_SETTING = Setting(patience=15, budget="exp_half")
+MNIST_SETTING = replace(PICTURES, budget="exp_half")
 MNIST_NAMES = {"KMNIST": "K.", "FMNIST": "F."}
 MNIST_OOD = _by_kind("K.", "F.", "OODom")
 MNIST = Experiment(

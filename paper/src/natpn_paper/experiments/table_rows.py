@@ -1,9 +1,13 @@
 """The rows of the tables: the baselines, and Natural Posterior Networks trained by the paper's scheme and by ours.
 
 `NatPN (paper)` and `NatPE (paper)` are trained as the paper says; `NatPN` and `NatPE` are this library's default, the
-same for all data sets. All models but these two share the paper's encoder for the data set, and so does `NatPN (paper's
-encoder)`, which is `NatPN` with it: what it is ahead by is not the encoder's. The baselines and `NatPN (paper)` are
-trained by Adam at a constant learning rate with early stopping, with the same rate, batches and patience.
+same for all data sets. On tables all models but these two share the paper's encoder for the data set, and so does
+`NatPN (paper's encoder)`, which is `NatPN` with it: what it is ahead by is not the encoder's. The baselines and `NatPN
+(paper)` are trained by Adam at a constant learning rate with early stopping, with the same rate, batches and patience.
+
+On pictures every model has the default's residual network, the default's one cycle of the learning rate and varied
+pictures, and as many epochs; two cores would take days for the paper's convolutions and for early stopping. Only `NatPN
+(paper's encoder)` has the paper's.
 """
 
 import json
@@ -11,7 +15,7 @@ import os
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from natpn_paper.experiments.base import Run
 
@@ -27,7 +31,7 @@ SEVERAL_PASSES = ("Dropout", "Ensemble", "NatPE (paper)", "NatPE")
 NETWORKS = ("NatPN (paper)", "NatPN")
 _ALL = ("NatPN (paper)", "NatPN (paper's encoder)", "NatPN")
 CLASSES = (*SEVERAL_PASSES, "StandardNet", "SNGP", "R-PriorNet", "EnD2", "PostNet", *_ALL)
-IMAGES = (*SEVERAL_PASSES, "StandardNet", "SNGP", "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
+IMAGES = CLASSES
 NUMBERS = (*SEVERAL_PASSES, "EvReg", *_ALL)
 SINGLE_NUMBERS = ("Dropout", "Ensemble", "StandardNet", "EvReg", *_ALL)
 CHOSEN = "chosen.json"
@@ -53,6 +57,7 @@ class Setting:
         latent_dim: The size of the latent vector; that of PostNet is its own.
         flow: Kind and number of layers of the paper's density.
         budget: The paper's certainty budget.
+        schedule: "constant" with early stopping, or "one_cycle".
     """
 
     hidden: tuple[int, int] = (64, 3)
@@ -64,6 +69,7 @@ class Setting:
     latent_dim: int = 16
     flow: tuple[str, int] = ("radial", 16)
     budget: str = "normal"
+    schedule: Literal["constant", "one_cycle"] = "constant"
 
     def chosen(self, data: str) -> "Setting":
         """Return the setting with what was chosen for a data set by validation likelihood."""
@@ -105,7 +111,7 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting) -> An
     name = plain_name(run.model)
     # a function, so that every member of an ensemble starts from its own weights
     dim = baselines.POSTNET_DIM if name == "PostNet" else setting.latent_dim
-    own = {"encoder": partial(encoder, shape, setting, dim), "latent_dim": dim}
+    own = {"encoder": partial(encoder, shape, setting, dim, run.model.endswith(ENCODER)), "latent_dim": dim}
     if run.model in OURS or run.model.endswith(ENCODER):
         own = {} if run.model in OURS else own
         if len(shape) == 3 and not run.quick:  # a fit to pictures takes long, and several experiments need the same
@@ -113,7 +119,7 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting) -> An
         return baselines.get(name, target, **parameters, **own, **({} if epochs is None else {"max_epochs": epochs}))
     if run.model.endswith(PAPER):
         return baselines.get(name, target, **parameters, **own | paper_scheme(run, setting))
-    return baselines.get(name, target, **parameters, **own, schedule="constant", **schedule(run, setting))
+    return baselines.get(name, target, **parameters, **own, **schedule(run, setting))
 
 
 def fitted(run: Run, target: str, data: "Splits", setting: Setting) -> Any:
@@ -132,8 +138,8 @@ def schedule(run: Run, setting: Setting) -> dict[str, Any]:
         "max_epochs": _QUICK_EPOCHS if run.quick else run.epochs or setting.max_epochs,
         "batch_size": setting.batch_size if rows is None else min(setting.batch_size, batch_size(rows)),
         "learning_rate": setting.learning_rate,
-        "patience": setting.patience,
-    }
+        "schedule": setting.schedule,
+    } | ({"patience": setting.patience} if setting.schedule == "constant" else {})
 
 
 def checkpoint_dir(run: Run) -> str:
@@ -156,16 +162,18 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     # The paper does not state the width of the networks inside MAF.
     widths = {"hidden_dims": (3 * setting.latent_dim,)} if flow == "maf" else {}
     density = densities.get(flow, setting.latent_dim, n_layers=layers, **widths)
-    scheme = Paper(**schedule(run, setting), **(quick | off))
+    scheme = Paper(**schedule(run, setting), **(quick | off), vary=True)
     return {"scheme": scheme, "density": density, "budget": setting.budget}
 
 
-def encoder(shape: tuple[int, ...], setting: Setting, latent_dim: int | None = None) -> "nn.Module":
-    """Return the paper's encoder for a data set."""
+def encoder(
+    shape: tuple[int, ...], setting: Setting, latent_dim: int | None = None, paper: bool = False
+) -> "nn.Module":
+    """Return the encoder that the models of a table share: the paper's, but for pictures only if that is asked for."""
     from natpn import encoders
 
     size = setting.latent_dim if latent_dim is None else latent_dim
     if len(shape) == 3:
-        return encoders.get("image", shape=shape, latent_dim=size)
+        return encoders.get("image" if paper else "resnet9", shape=shape, latent_dim=size)
     width, layers = setting.hidden
     return encoders.get("tabular", n_features=shape[0], latent_dim=size, hidden=width, n_layers=layers)
