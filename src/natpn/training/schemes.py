@@ -371,8 +371,9 @@ def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
     """Fit what is fitted to the inputs alone: knots, filters and bypass."""
     sample = session.train.sample(SAMPLE)
     fit_to_inputs(network.encoder, sample)
-    if hasattr(network.bypass, "fit"):
-        network.bypass.fit(sample)
+    fit_bypass = getattr(network.bypass, "fit", None)
+    if callable(fit_bypass):
+        fit_bypass(sample)
     parallel.synchronise(network)
     network.budget.see_rows(len(session.train))
 

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 SEVERITIES = range(6)
 SAMPLING = ("Dropout", "Ensemble")
 MODELS = (*SAMPLING, "R-PriorNet", "EnD2", "PostNet", *NETWORKS)
-_IMAGES, _QUICK_IMAGES = 1_000, 8
+_IMAGES, _QUICK_IMAGES = 10_000, 8
 _CHUNK = 1_000
 
 

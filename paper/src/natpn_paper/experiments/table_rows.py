@@ -155,7 +155,7 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     from natpn.training import Paper
 
     off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
-    quick = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
+    quick: dict[str, Any] = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
     if run.epochs is not None:
         quick = {"fine_tuning_epochs": run.epochs}
     flow, layers = setting.flow
