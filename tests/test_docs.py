@@ -100,3 +100,7 @@ def test_the_readme_shows_the_demo():
 def test_the_readme_lists_every_family():
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert rows == list(natpn.families.FAMILIES)
+
+
+def test_the_citation_is_of_this_version():
+    assert f"\nversion: {natpn.__version__}\n" in (ROOT / "CITATION.cff").read_text()

@@ -1,17 +1,21 @@
 """Build both packages, install them into an empty environment, and run them: the demo, a server, a run of the paper.
 
-    python tools/check_dist.py
+    python tools/check_dist.py [--out DIRECTORY]
+
+With `--out`, wheels and source distributions that passed are left there, in a directory for each package.
 
 Two wheels are built of each package, one from the tree and one from the source distribution; they must hold the files
-of the package and no others. The wheel of natpn is installed into a new environment and must work without natpn-paper,
-which is then installed beside it. What they depend on is not downloaded again: the new environment has links to the
-packages of this one that the wheels ask for, directly or not, and to no others, so that a requirement that was
-forgotten is missed there too.
+of the package and no others, and PyPI must be able to show what they say of themselves (`twine check --strict`). The
+wheel of natpn is installed into a new environment and must work without natpn-paper, which is then installed beside it.
+What they depend on is not downloaded again: the new environment has links to the packages of this one that the wheels
+ask for, directly or not, and to no others, so that a requirement that was forgotten is missed there too.
 """
 
+import argparse
 import email
 import importlib.metadata
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -36,6 +40,11 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYT
 
 def main() -> None:
     """Build, compare, install, run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="a new directory for wheels and source distributions")
+    out = parser.parse_args().out
+    if out is not None and out.exists():
+        sys.exit(f"check_dist: --out: expected a directory that is not there yet, got {out}: choose another")
     with tempfile.TemporaryDirectory(prefix="natpn-dist-") as folder:
         place = Path(folder)
         venv.create(place / "venv", with_pip=True)
@@ -57,6 +66,9 @@ def main() -> None:
         run(place, natpn, "reproduce", "toy-uncertainty", "--models", "NatPN", "--seeds", "1", "--quick")
         if not (place / "reproduce" / "quick" / "results.html").exists():
             sys.exit("check_dist: natpn reproduce wrote no page")
+        if out is not None:
+            for package in PROJECTS:
+                shutil.copytree(place / package / "source", out / package)
     print("check_dist: the packages build, install and run; natpn does so alone")
 
 
@@ -68,6 +80,7 @@ def build(place: Path, python: Path, package: str) -> Path:
     run(place, *build, source, PROJECTS[package])  # the wheel is made from the sdist
     wheel, other = next(tree.glob("*.whl")), next(source.glob("*.whl"))
     compare(package, contents(wheel), contents(other))
+    run(place, sys.executable, "-m", "twine", "check", "--strict", *sorted(source.iterdir()))
     return wheel
 
 
