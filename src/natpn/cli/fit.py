@@ -71,6 +71,12 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 @click.option(
     "--checkpoint", "checkpoint_dir", metavar="DIRECTORY", help="Where to note how far training is, and to go on from."
 )
+@click.option(
+    "--example/--no-example",
+    default=True,
+    show_default=True,
+    help="Whether the model keeps one ordinary row, with which its page begins.",
+)
 @ray_option
 @click.option("--workers", type=click.IntRange(1), help="With --ray: how many processes.  [default: one for each CPU]")
 def fit_command(
@@ -84,6 +90,7 @@ def fit_command(
     category: tuple[str, ...],
     how: Reading,
     memory: str,
+    example: bool,
     ray: str | None,
     workers: int | None,
     **options: Any,
@@ -129,6 +136,7 @@ def fit_command(
         if rows.is_classes:
             raise Problem(f"--unit {unit}: {target!r} holds classes, which have no unit; leave the option out.")
         rows = replace(rows, unit=unit)
+    rows = replace(rows, example=example)
     options["ensemble_size"] = options["ensemble_size"] or "auto"
     options |= {} if rows.is_classes else {"family": family}
     if ray is not None:
@@ -177,6 +185,7 @@ class TrainingRows:
         dropped: The columns that were left out.
         written: How the file of the table writes values.
         unit: The unit of the target, if it has one.
+        example: Whether the model may keep one of them.
     """
 
     X: Any
@@ -186,6 +195,7 @@ class TrainingRows:
     dropped: Sequence[str] = ()
     written: Written = PLAIN
     unit: str | None = None
+    example: bool = True
 
     @property
     def in_files(self) -> bool:
@@ -309,7 +319,7 @@ def _fitted(rows: TrainingRows, options: dict[str, Any], out: str) -> tuple[Save
     fitted = None if rows.in_files else targets_digest(rows.y)
     saved = SavedModel(out, model, rows.target, tuple(rows.dropped), fitted, rows.written, rows.unit)
     lines = list(_summary(saved, rows, options.get("family") == "auto"))
-    write_model(saved)
+    write_model(saved if rows.example else replace(saved, estimator=model.without_example()))
     if not rows.in_files and len(rows.y) < FEW_ROWS:
         notes.append(
             f"{len(rows.y)} rows are few: scores of {len(model.held_out_) or len(rows.y)} rows say little, and "

@@ -7,6 +7,7 @@ answers.
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -108,10 +109,10 @@ class NatPNEstimator(DataEstimator):
         with encode(share, found.inputs, self._encode_targets, self.targets_, held_out, seed) as rows:
             self.n_rows_, self.held_out_, self.folds_ = len(rows.train), np.zeros(0, np.intp), []
             self.n_held_out_ = len(rows.y)
-            self._fit(rows, seed)
+            self._fit(replace(rows, some=found.some), seed)
 
     def _fit(self, data: Prepared, seed: int) -> None:
-        model = self._train(data.train, data.validation, seed)
+        model = self._train(data.train, data.validation, seed).with_example(data.some)
         if data.folds is None:
             self._set_model(model.calibrated(data.x, data.y, conformal=self.calibrate is not None))
         else:
@@ -302,6 +303,18 @@ class NatPNEstimator(DataEstimator):
         hastened.model_ = self.model_.fast()
         return hastened
 
-    def save(self, directory: str | PathLike[str]) -> None:
-        """Write the model to a directory, as `config.json` and `model.safetensors`; `natpn.load` reads it."""
-        save(self, directory)
+    def save(self, directory: str | PathLike[str], *, example: bool = True) -> None:
+        """Write the model to a directory, as `config.json` and `model.safetensors`; `natpn.load` reads it.
+
+        Args:
+            directory: The directory.
+            example: Whether to keep the row of training with which the page of a server begins.
+        """
+        save(self if example else self.without_example(), directory)
+
+    def without_example(self) -> Self:
+        """Return a copy that holds no row of training."""
+        check_is_fitted(self)
+        bare = copy.copy(self)
+        bare.model_ = replace(self.model_, example=None)
+        return bare

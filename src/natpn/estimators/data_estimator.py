@@ -17,11 +17,20 @@ from torch.utils.data import DataLoader, Dataset
 
 from natpn import parallel
 from natpn.encoders.base import EncoderChoice
-from natpn.estimators.rows import Prepared, Split, distinct_rows, fold_rows, halves, split_rows, weighted_rows
+from natpn.estimators.rows import (
+    CANDIDATES,
+    Prepared,
+    Split,
+    distinct_rows,
+    fold_rows,
+    halves,
+    split_rows,
+    weighted_rows,
+)
 from natpn.families import Family
 from natpn.model import ArrayInputs, Inputs, TableInputs, Targets
 from natpn.model.answers import Predictive
-from natpn.model.inputs import as_array, n_rows, read_dataset, take
+from natpn.model.inputs import as_array, evenly, n_rows, read_dataset, take
 from natpn.tabular.input_tables import is_pandas
 
 if TYPE_CHECKING:
@@ -182,12 +191,13 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs, targets = torch.from_numpy(rows), self.targets_.standardise(y)
         weights = torch.from_numpy(weight).float()
         train, validation = ((inputs[i], targets[i], weights[i]) for i in (split.train, split.validation))
+        some = take(X, evenly(n_rows(X), CANDIDATES))
         if split.folds is None:
-            return Prepared(train, validation, inputs[split.calibration], y[split.calibration])
+            return Prepared(train, validation, inputs[split.calibration], y[split.calibration], some=some)
         folds = torch.from_numpy(split.folds)
         if self.calibrate is not None:
-            return Prepared(train, folds, inputs[split.calibration], y[split.calibration])
-        return Prepared(train, folds, train[0], y[split.train], folds)
+            return Prepared(train, folds, inputs[split.calibration], y[split.calibration], some=some)
+        return Prepared(train, folds, train[0], y[split.train], folds, some)
 
     def _arrange(
         self, X: Any, y: Floats, sample_weight: ArrayLike | None

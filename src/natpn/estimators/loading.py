@@ -6,7 +6,7 @@ trusted, and a network is built only as large as the tensors that it has to hold
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
 from typing import Any
@@ -133,7 +133,8 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], encoder: nn.Mod
     network = build_network(model, tensors, config["n_rows"], config["n_networks"], config["activation"])
     scores = tensors.get("calibration.scores")
     calibration = Calibration(tensors["calibration.log_evidence"].numpy(), None if scores is None else scores.numpy())
-    model.model_ = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], calibration)
+    loaded = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], calibration)
+    model.model_ = replace(loaded, example=config.get("example"))
     return model
 
 
@@ -196,6 +197,12 @@ def check_config(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         raise _wrong("feature_names_in", names, "a list of texts")
     if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
         raise _wrong("history", history, "a list of epochs")
+    example = config.get("example")
+    if example is not None and not (isinstance(example, list) and len(example) == config["n_features_in"]):
+        raise _wrong("example", example, "a value for each column")
+    for value in example or []:
+        if value is not None and not isinstance(value, (str, int, float)):
+            raise _wrong("example", value, "texts, numbers, truth values or null")
     for name, value in config["family"]["parameters"].items():
         if not isinstance(value, (int, float)) or not _LEAST <= value <= _MOST:
             raise _wrong(f"the parameter {name} of the family", value, f"a number from {_LEAST:g} to {_MOST:g}")
@@ -333,6 +340,8 @@ def _check_model(model: NatPNEstimator) -> None:
         _check_numbers("the scale of inputs", inputs.scale, inputs.shape, positive=True)
     targets = model.targets_
     if isinstance(targets, Units):
+        if targets.usual is not None:
+            _check_numbers("the usual targets", np.array(targets.usual), (2,))
         shape = (prod(targets.family.support.event_shape),)
         _check_numbers("the location of targets", targets.location, shape)
         _check_numbers("the scale of targets", targets.scale, shape, positive=True)

@@ -19,6 +19,7 @@ Indices = NDArray[np.intp]
 # Equal rows are ordinary, and not copies, if a row occurs `_AVERAGE` times on average, or if one row is `_SHARE` of all
 # rows and occurs `_OFTEN` times.
 _AVERAGE, _SHARE, _OFTEN = 5, 0.05, 10
+CANDIDATES = 256  # rows of which one becomes the model's example
 ENOUGH = 300  # held-out rows of each network: more of them are worth more in training
 _NOTICED = 1e-6  # the smallest share of the weight that float32 can represent beside 1
 
@@ -44,6 +45,7 @@ class Prepared:
         x: Inputs of the rows to calibrate with.
         y: Their targets, as numbers.
         folds: The network that held out each of them, -1 for none; None if all did.
+        some: Some rows of training as they came, of which one becomes the model's example.
     """
 
     train: Any
@@ -51,6 +53,7 @@ class Prepared:
     x: Tensor
     y: Floats
     folds: Tensor | None = None
+    some: Any = None
 
 
 def weighted_rows(sample_weight: ArrayLike | None, n_rows: int) -> tuple[Indices, Floats]:

@@ -56,6 +56,7 @@ def _config(estimator: Any) -> dict[str, Any]:
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": getattr(estimator, "feature_names_in_", np.array([])).tolist() or None,
         "history": model.history[-1:],
+        "example": model.example,
         model.targets.key: model.targets.to_config(),
     }
 

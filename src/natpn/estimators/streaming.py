@@ -20,10 +20,10 @@ from torch import Tensor
 
 from natpn import parallel
 from natpn.estimators.arrays import read_targets
-from natpn.estimators.rows import ENOUGH, Prepared
+from natpn.estimators.rows import CANDIDATES, ENOUGH, Prepared
 from natpn.estimators.shares import Share, located, mixed_bits
 from natpn.model import Inputs, Targets
-from natpn.model.inputs import take
+from natpn.model.inputs import evenly, take
 from natpn.training import FoldedRows, Rows
 from natpn.training.stored import Store, StoredRows
 
@@ -51,11 +51,13 @@ class Survey:
         inputs: The inputs.
         targets: Labels: the distinct ones of all rows. Numbers: those of a sample.
         n_rows: How many rows have a target.
+        some: Some rows as they came.
     """
 
     inputs: Inputs
     targets: Any
     n_rows: int
+    some: Any
 
 
 def survey(share: Share, inputs: Inputs, classes: bool, seed: int) -> Survey:
@@ -94,7 +96,8 @@ def survey(share: Share, inputs: Inputs, classes: bool, seed: int) -> Survey:
     fitted = inputs.fit_parts(total, take(X, order))
     share.tell_missing(total.n_rows)
     distinct = list(dict.fromkeys(label for _, _, own in everyone for label in own))
-    return Survey(fitted, distinct if classes else y[order], total.n_rows)
+    some = take(X, order[evenly(len(order), CANDIDATES)])
+    return Survey(fitted, distinct if classes else y[order], total.n_rows, some)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -110,10 +110,6 @@ class Description:
         factor, shift = self.rescaling(location, scale)
         return (chi - shift) / factor
 
-    def usual_targets(self, location: float, scale: float) -> tuple[float, float] | None:
-        """Return the range of most targets in these units, for a drawing; None if units do not tell, or for vectors."""
-        return None
-
     def largest_mean(self, y: Tensor) -> float | None:
         """Return the largest mean that it can predict, if some standardised targets exceed it; else None."""
         return None

@@ -62,10 +62,6 @@ class Gamma(PositiveMeanFamily):
         """Return what turns χ into s χ."""
         return scale, torch.zeros_like(scale)
 
-    def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
-        """Return 0 to four times the mean."""
-        return 0.0, 4 * scale
-
     @property
     def graph(self) -> Graph:
         """Quantiles for shape 1 only: others are not elementary."""

@@ -70,10 +70,6 @@ class LogNormal(Normal):
         standard: Array = np.exp(np.clip((np.log(y) - location) / scale, -REACH, REACH))
         return standard
 
-    def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
-        """Return the range within two standard deviations of the logarithm."""
-        return float(np.exp(location - 2 * scale)), float(np.exp(location + 2 * scale))
-
     def log_likelihood(self, raw: Tensor, y: Tensor) -> Tensor:
         """Return log p(y) at `link(raw)`: the `normal` family's at log y, less log y."""
         log_y = self.support.check(y).log()

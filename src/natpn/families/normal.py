@@ -97,10 +97,6 @@ class Normal(Family):
         """Return what turns (m, v) into (s m + l, s² v)."""
         return torch.cat([scale, scale.square()]), torch.cat([location, torch.zeros_like(location)])
 
-    def usual_targets(self, location: float, scale: float) -> tuple[float, float]:
-        """Return the range within three standard deviations."""
-        return location - 3.0 * scale, location + 3.0 * scale
-
     def link(self, raw: Tensor) -> Tensor:
         """Map raw outputs to a mean within ±10⁶ and a variance, the exponential, from 10⁻⁶ to 10¹²."""
         mean = raw[..., :1].clamp(-_LARGEST, _LARGEST)

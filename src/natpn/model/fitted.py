@@ -42,6 +42,7 @@ class Model:
         calibration: What held-out rows showed.
         n_rows: How many rows it was trained on.
         history: One entry an epoch of training.
+        example: An ordinary row of training, for people to begin with, as JSON writes it; None if none is kept.
     """
 
     inputs: Inputs
@@ -50,6 +51,7 @@ class Model:
     calibration: Calibration
     n_rows: int
     history: list[dict[str, Any]]
+    example: list[Any] | None = None
 
     @classmethod
     def of(
@@ -152,6 +154,12 @@ class Model:
                 part.float()
             cast(NaturalPosteriorNetwork, member).density.hasten()
         return replace(self, network=network)
+
+    def with_example(self, X: Any) -> Self:
+        """Return the model with one of some rows as its example, if its inputs are a table."""
+        if self.inputs.columns is None:
+            return self
+        return replace(self, example=self.inputs.most_ordinary(X, self.answer(X).log_evidence))
 
     # Calibration.
 

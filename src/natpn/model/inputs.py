@@ -68,6 +68,10 @@ class Inputs(ABC):
         """Return for each row the name of the feature with the most unusual value; None if features have no names."""
         return [None] * n_rows(X)
 
+    def most_ordinary(self, X: Any, log_evidence: Floats) -> list[Any] | None:
+        """Return the most ordinary of the rows that are known well, as JSON writes it; None without columns."""
+        return None
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
@@ -151,6 +155,12 @@ class TableInputs(Inputs):
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the column whose value is the most unusual against the training data."""
         return [*self.table.most_unusual(X)]
+
+    def most_ordinary(self, X: Any, log_evidence: Floats) -> list[Any]:
+        """Return the row whose cells, all together, are the least unusual."""
+        odd = np.square(self.table.oddness(X)).sum(0)
+        known = log_evidence >= np.median(log_evidence)
+        return self.table.as_json(X, int(np.flatnonzero(known)[odd[known].argmin()]))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -282,6 +292,11 @@ def as_array(X: Any) -> Any:
     for _ in range(2):
         deep = deep[0] if isinstance(deep, (list, tuple)) and deep else None
     return np.asarray(X) if isinstance(deep, (list, tuple)) or getattr(deep, "ndim", 0) > 0 else X
+
+
+def evenly(n: int, most: int) -> Indices:
+    """Return at most `most` indices below n, evenly spaced."""
+    return np.arange(n) if n <= most else np.arange(most) * n // most
 
 
 def n_rows(X: Any) -> int:

@@ -27,6 +27,7 @@ class Targets(ABC):
 
     key: ClassVar[str]  # under which a saved model describes them
     family: Family
+    usual: tuple[float, float] | None = None  # where nine of ten targets of training were; None if it is not known
 
     @abstractmethod
     def standardise(self, y: Floats) -> Tensor:
@@ -58,11 +59,6 @@ class Targets(ABC):
             calibration: What held-out rows showed.
         """
 
-    @property
-    def usual(self) -> tuple[float, float] | None:
-        """Where most targets of training were, if it is known."""
-        return None
-
     @abstractmethod
     def to_config(self) -> dict[str, Any]:
         """Return all but the family as JSON can hold it."""
@@ -70,18 +66,19 @@ class Targets(ABC):
 
 @dataclass(frozen=True)
 class Units(Targets):
-    """Numbers, counts and vectors: location and scale of each coordinate of a target, shape (D,)."""
+    """Numbers, counts and vectors: location and scale of each coordinate of a target, (D,), and the usual ones."""
 
     key: ClassVar[str] = "units"
 
     family: Family
     location: Floats
     scale: Floats
+    usual: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, family: Family, y: Floats, weight: Floats | None = None) -> Self:
-        """Return the units that standardise targets."""
-        return cls(family, *family.location_and_scale(y, weight))
+        """Return the units that standardise targets, and where most of them were."""
+        return cls(family, *family.location_and_scale(y, weight), usual=_middle(y, weight))
 
     def standardise(self, y: Floats) -> Tensor:
         """Return targets as training sees them, in float32."""
@@ -104,7 +101,7 @@ class Units(Targets):
 
     def with_family(self, family: Family) -> Self:
         """Return the same units of another family."""
-        return type(self)(family, self.location, self.scale)
+        return type(self)(family, self.location, self.scale, self.usual)
 
     def answer(
         self, chi: Tensor, log_n: Tensor, log_evidence: Tensor, prior_log_n: float, calibration: Calibration
@@ -118,21 +115,27 @@ class Units(Targets):
         """How many trials a target is the outcome of; None for families that have none."""
         return float(self.scale[0]) if self.family.is_trials else None
 
-    @property
-    def usual(self) -> tuple[float, float] | None:
-        """Where most targets of training were, if the units tell."""
-        if len(self.scale) != 1:
-            return None
-        return self.family.usual_targets(float(self.location[0]), float(self.scale[0]))
-
     def to_config(self) -> dict[str, Any]:
-        """Return location and scale."""
-        return {"location": self.location.tolist(), "scale": self.scale.tolist()}
+        """Return location, scale and the usual targets."""
+        usual = None if self.usual is None else list(self.usual)
+        return {"location": self.location.tolist(), "scale": self.scale.tolist(), "usual": usual}
 
     @classmethod
     def from_config(cls, family: Family, config: dict[str, Any]) -> Self:
         """Return the units that `to_config` described."""
-        return cls(family, np.asarray(config["location"], float), np.asarray(config["scale"], float))
+        usual = config.get("usual")  # which models had not before they noted it
+        known = None if usual is None else (float(usual[0]), float(usual[1]))
+        return cls(family, np.asarray(config["location"], float), np.asarray(config["scale"], float), known)
+
+
+def _middle(y: Floats, weight: Floats | None) -> tuple[float, float] | None:
+    """Return between which targets nine of ten are, by weight: the first that 5 % and 95 % do not exceed."""
+    if y.ndim > 1 or not len(y):
+        return None
+    order = np.argsort(y, kind="stable")
+    reached = np.cumsum(np.ones(len(y)) if weight is None else weight[order])
+    low, high = y[order[np.searchsorted(reached, np.array([0.05, 0.95]) * reached[-1] * (1 - 1e-12))]]
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from natpn.model import NOVEL, Labels, Model
 from natpn.model.answers import distance_from_median
-from natpn.model.inputs import n_rows, read_dataset
+from natpn.model.inputs import evenly, n_rows, read_dataset
 from natpn.report.scores import Judged
 
 Floats = NDArray[np.float64]
@@ -52,11 +52,6 @@ class Facts:
     def can_flag(self) -> bool:
         """Whether there were enough held-out rows for `novelty_p` to fall below 0.05."""
         return 1 / (len(self.held_out) + 1) < NOVEL
-
-
-def evenly(n: int, most: int) -> NDArray[np.intp]:
-    """Return at most `most` indices below n, evenly spaced."""
-    return np.arange(n) if n <= most else np.arange(most) * n // most
 
 
 def read(model: Any, X: Any, y: Any, ood: Any = None) -> tuple[Any, NDArray[Any], Any]:

@@ -19,7 +19,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from natpn.model import NOVEL
-from natpn.report.facts import LEVELS, Facts, evenly
+from natpn.model.inputs import evenly
+from natpn.report.facts import LEVELS, Facts
 
 Floats = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ and are answered together by the next. If the last prediction had several reques
 
 Curves are points of predictive distributions beside the prior's. Numbers get densities, counts and booleans
 probabilities, and classes one bar each; vectors have no curve. The window holds the usual targets of training, if the
-model knows them, and the middle of the predictive distribution: from 1 % to 99 %, or from 10 % to 90 % if heavy tails
-would squeeze the rest into a spike.
+model knows them, and the middle of the predictive distribution: from 1 % to 99 %, or from 5 % to 95 %, and then from
+10 % to 90 %, if heavy tails would squeeze the rest into a spike.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from natpn.families import ScalarDistribution
 from natpn.model import NOVEL, PIECE, ClassDistribution, Labels, Model, PredictiveDistribution
 from natpn.serve.request_rows import Row
+from natpn.tabular.number import is_year_or_code
 
 Floats = NDArray[np.float64]
 Record = dict[str, Any]
@@ -34,6 +35,7 @@ BATCH_ROWS = 256
 LINGER = 0.002
 POINTS = 121
 LEVELS = (np.arange(80) + 0.5) / 80
+MARGIN = 0.03  # of the window, on both sides
 HEAVY = 4.0  # for a Normal, 1 % to 99 % is 1.8 times as wide as 10 % to 90 %; for a Cauchy 10 times
 
 
@@ -59,15 +61,25 @@ class Predictor:
         ]
 
     def about(self) -> dict[str, Any]:
-        """Describe the model: features with a usual value that a form may begin with, targets, and its training."""
+        """Describe the model: features with the values that a form may begin with, targets, and its training.
+
+        These values are one row of training if the model keeps one (`example`), and else a usual one of each column.
+        Years are targets whose `thousands` are not set apart.
+        """
         model, columns = self._model, self._model.inputs.columns
+        first = model.example or [column.usual for column in columns or []]
         return {
             "kind": "classes" if model.family.is_classes else "numbers",
             "family": repr(model.family),
             "classes": model.targets.classes.tolist() if isinstance(model.targets, Labels) else [],
             "features": columns
-            and [{"name": c.name, "kind": c.kind, **c.described, "usual": c.usual} for c in columns],
+            and [
+                {"name": c.name, "kind": c.kind, **c.described, "usual": usual}
+                for c, usual in zip(columns, first, strict=True)
+            ],
             "shape": list(model.inputs.shape) if columns is None else None,
+            "example": model.example is not None,
+            "thousands": model.targets.usual is None or not is_year_or_code("", *model.targets.usual),
             "coverage": COVERAGE,
             "novel_below": NOVEL,
             "training": {
@@ -200,12 +212,15 @@ def curves(model: Model, distribution: PredictiveDistribution) -> list[Record | 
     if not isinstance(distribution.predictive, ScalarDistribution):
         return [None] * len(distribution)
     usual, target = model.targets.usual, distribution.predictive.target
-    quantiles, inside = distribution.quantile([0.01, 0.1, 0.9, 0.99]), distribution.quantile(LEVELS)
+    quantiles, inside = distribution.quantile([0.01, 0.05, 0.1, 0.9, 0.95, 0.99]), distribution.quantile(LEVELS)
     drawn: list[Record | None] = []
-    for place, (q01, q10, q90, q99) in enumerate(quantiles):
-        low, high = (q10, q90) if q99 - q01 > HEAVY * (q90 - q10) else (q01, q99)
+    for place, (q01, q05, q10, q90, q95, q99) in enumerate(quantiles):
+        widest = HEAVY * (q90 - q10)
+        pairs = ((q01, q99), (q05, q95), (q10, q90))
+        low, high = next((pair for pair in pairs if pair[1] - pair[0] <= widest), pairs[-1])
         if usual is not None:
             low, high = min(low, usual[0]), max(high, usual[1])
+        low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
         x = _whole(low, high) if target.discrete else _grid(low, high, inside[place])
         x = x[target.holds(torch.from_numpy(x)).numpy()]
         drawn.append(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from natpn.tabular.cells import Cells, Encoded, Floats, Mask
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask, is_missing, text_of
 from natpn.tabular.texts import PLAIN, Fields, Written, brief, shown
 
 
@@ -255,6 +255,15 @@ class Column(ABC):
     def usual(self) -> Any:
         """An ordinary value of this column, as JSON writes it; None if there is none."""
         return None
+
+    @property
+    def thousands(self) -> bool:
+        """Whether people set thousands apart in its numbers, as they do not in years; by default they do."""
+        return True
+
+    def as_json(self, cells: Cells) -> list[Any]:
+        """Return values as JSON writes them, None where missing, so that they can be sent; by default as texts."""
+        return [None if is_missing(value) else text_of(value) for value in cells.to_list()]
 
     @property
     @abstractmethod

@@ -223,6 +223,11 @@ class CategoryColumn(Column):
         """The most frequent level."""
         return self.levels[0] if self.levels else next(iter(self.rare), None)
 
+    def as_json(self, cells: Cells) -> list[str | None]:
+        """Return the levels."""
+        texts, codes = to_levels(cells, self.name)
+        return [None if texts[code] is None else self.read_text(str(texts[code])) for code in codes]
+
     @cached_property
     def _log_events(self) -> Floats:
         """The surprise of each row of the table."""

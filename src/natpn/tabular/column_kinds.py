@@ -138,6 +138,10 @@ class BooleanColumn(Column):
         """The more frequent one."""
         return self.true > 0.5
 
+    def as_json(self, cells: Cells) -> list[bool | None]:
+        """Return truth values."""
+        return [None if truth != truth else bool(truth) for truth in _to_booleans(cells, self.name).tolist()]
+
     def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""
         truths = _to_booleans(cells, self.name)

@@ -164,6 +164,10 @@ class DateColumn(Column):
         """The middle between the first and the last instant."""
         return self._sendable((self.earliest + self.latest) / 2)
 
+    def as_json(self, cells: Cells) -> list[Any]:
+        """Return instants as they can be sent, to the second."""
+        return [None if second != second else self._sendable(second) for second in self._seconds(cells).tolist()]
+
     @property
     def described(self) -> dict[str, Any]:
         """The summary, with instants in place of wall clocks, which could not be sent back."""

@@ -7,6 +7,7 @@ formula. Otherwise it is the exponent of the largest number, so that squares nei
 power of two is exact.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from math import isfinite, ldexp
@@ -32,9 +33,25 @@ from natpn.tabular.texts import PLAIN, Fields, Written, brief, find_number, numb
 STANDARDISED_LIMIT = 1e30
 ORDINARY = (1e-100, 1e100)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+YEARS = (1700, 2200)  # whole numbers that all lie between are taken for years
+CODES = frozenset({"year", "yr", "jahr", "zip", "zipcode", "postcode", "postal", "plz", "code", "id"})
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 CHUNK = 1 << 18  # numbers that are standardised at once: 2 MB of float64, which stay in the cache
 # So that a constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
+
+
+def is_year_or_code(name: str, low: float, high: float) -> bool:
+    """Say whether whole numbers are written without separators of thousands: by where they lie, or by their name.
+
+    Examples:
+        >>> is_year_or_code("built", 1900, 2015), is_year_or_code("yr_renovated", 0, 2015)
+        (True, True)
+        >>> is_year_or_code("zipCode", 98001, 98199), is_year_or_code("income_per_year", 0, 90000)
+        (True, False)
+    """
+    words = {word.lower() for word in _WORDS.findall(name)}
+    return YEARS[0] <= low <= high <= YEARS[1] or bool(words & CODES and "per" not in words)
 
 
 def measure(numbers: Floats) -> Moments:
@@ -232,6 +249,16 @@ class NumberColumn(Column):
         """The median."""
         return self.quantiles[len(self.quantiles) // 2]
 
+    def as_json(self, cells: Cells) -> list[Any]:
+        """Return numbers, whole ones without a decimal point."""
+        numbers = _finite_numbers(cells, self.name).tolist()
+        return [None if x != x else int(x) if x == int(x) and abs(x) < 2**53 else x for x in numbers]
+
+    @property
+    def thousands(self) -> bool:
+        """Whether they are amounts, and not years or codes."""
+        return not (self.whole and is_year_or_code(self.name, self.minimum, self.maximum))
+
     def oddness(self, cells: Cells) -> Floats:
         """Return how many standard deviations each number lies from the mean."""
         numbers = _finite_numbers(cells, self.name)[:, None]
@@ -278,6 +305,11 @@ class NumberColumn(Column):
             "missing": self.missing,
             "whole": self.whole,
         }
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The summary, and whether people set thousands apart."""
+        return self.summary | {"thousands": self.thousands}
 
     @classmethod
     def _read(cls, read: Fields) -> dict[str, Any]:

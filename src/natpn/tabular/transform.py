@@ -19,14 +19,14 @@ row's log-probabilities, and f = s / (C · log(1 / (N + 2))) the share of its C 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Self
 
 import numpy as np
 
 from natpn.tabular.base import Column, ColumnBlock, encode_in_turn
-from natpn.tabular.cells import Encoded, Floats
+from natpn.tabular.cells import Cells, Encoded, Floats
 from natpn.tabular.column_kinds import EMPTY, column_type, fit_column, kind_of_cells
 from natpn.tabular.input_tables import Table, match_columns, read_table
 from natpn.tabular.number import NumberBlock
@@ -222,11 +222,22 @@ class TableTransform:
         Args:
             X: A table, as for `transform`.
         """
+        return [self.columns[place].name for place in np.argmax(self.oddness(X), axis=0)]
+
+    def oddness(self, X: Any) -> Floats:
+        """Return how unusual each cell of a table is beside the training data, (columns, rows)."""
+        return np.stack([column.oddness(cells) for column, cells in self._matched(X)])
+
+    def as_json(self, X: Any, row: int) -> list[Any]:
+        """Return a row of a table as JSON writes it."""
+        return [column.as_json(cells.take(np.array([row])))[0] for column, cells in self._matched(X)]
+
+    def _matched(self, X: Any) -> Iterator[tuple[Column, Cells]]:
+        """Return the columns as training showed them, each with its cells in a table."""
         self._check_fitted()
         table = read_table(X)
         order = self.match_columns(table.names, table.shape[1])
-        scores = [column.oddness(cells) for column, cells in zip(self.columns, table.columns(order), strict=True)]
-        return [self.columns[place].name for place in np.argmax(scores, axis=0)]
+        return zip(self.columns, table.columns(order), strict=True)
 
     def to_config(self) -> dict[str, Any]:
         """Return everything the transform has learned, as JSON can hold it."""
