@@ -200,7 +200,7 @@ def test_ids_in_the_predictions(tmp_path, tally):
     shutil.which("node") is None, reason="node is not installed; tests/serve/test_page.py has a browser"
 )
 def test_the_page_writes_cells_likewise(tally):
-    script = (Path(natpn.__file__).parent / "serve" / "page" / "page.js").read_text()
+    script = (Path(natpn.__file__).parent / "serve" / "page" / "rows.js").read_text()
     function = script[script.index("function csvCell") : script.index("function list")]
     code = (
         f"{function};console.log(JSON.stringify({json.dumps(FORMULAS + PLAIN)}.map(csvCell).concat([csvCell(-3.5)])))"

@@ -64,6 +64,17 @@ def move(browser: webdriver.Chrome, field: int, value: float) -> None:
     )
 
 
+def show_colours(browser: webdriver.Chrome, scheme: str) -> None:
+    """Let the page be light or dark."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+
+
+def let_go(browser: webdriver.Chrome) -> None:
+    """Let sliders go far beyond the data."""
+    browser.find_element("id", "far").click()
+
+
 def main() -> None:
     from natpn import NatPNRegressor
     from natpn.serve import create_app
@@ -74,6 +85,7 @@ def main() -> None:
         browser.get(address)
         wait(browser, "document.querySelector('#plot svg') !== null")
         Path(sys.argv[1]).write_bytes(browser.get_screenshot_as_png())
+        let_go(browser)
         for name, change in (("far", lambda: move(browser, 0, 269)), ("narrow", lambda: resize(browser, 360, 1800))):
             if len(sys.argv) > 2:  # and how it looks elsewhere
                 change()

@@ -3,13 +3,16 @@
 import os
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
+from natpn import NatPNRegressor
 from natpn.serve import create_app
-from serve.browser import MISSING, chromium, move, programs, resize, wait
+from serve.browser import MISSING, chromium, let_go, move, programs, resize, show_colours, wait
 from serve.serving import flats, serving
 
 if None in programs() and "NATPN_REQUIRE_BROWSER" not in os.environ:
@@ -42,37 +45,85 @@ def text(page, selector):
 
 
 def answered(page, change):
-    """Make a change, and wait until the sentence follows it."""
-    before = text(page, "#sentence")
+    """Make a change, and wait until the answer follows it."""
+    page.execute_script("window.before = document.querySelector('#now').innerText")
     change()
-    wait(page, f"document.querySelector('#sentence').innerText !== {before!r}")
-    return text(page, "#sentence")
+    wait(page, "document.querySelector('#now').innerText !== before")
+    return text(page, "#now")
 
 
-def test_the_form_is_made_from_the_features_and_answers(page):
+def test_the_form_is_made_from_the_features_and_answers(page, regressor):
     assert [label.text for label in page.find_elements(By.CSS_SELECTOR, ".field label")] == [
         "area", "rooms", "district", "garden", "built"
     ]  # fmt: skip
-    assert "The prediction is 1," in text(page, "#sentence")
-    assert "familiar" in text(page, "#mark")
+    first = text(page, "#value")
+    assert re.fullmatch(r"Prediction: [\d,]+", first)
+    assert text(page, "#mark-text") == "familiar"
     area = page.find_element(By.ID, "field-0")
     area.clear()
     assert "between" in answered(page, lambda: area.send_keys("60"))
     Select(page.find_element(By.ID, "field-2")).select_by_visible_text("harbour")
     # every key is a question: the answer to the last one may come a little later
-    wait(page, r"/^The prediction is [67]\d\d/.test(document.querySelector('#sentence').innerText)")
+    wait(page, r"/^Prediction: [67]\d\d$/.test(document.querySelector('#value').innerText)")
     page.find_element(By.ID, "reset").click()
-    wait(page, "document.querySelector('#sentence').innerText.startsWith('The prediction is 1,')")
+    wait(page, f"document.querySelector('#value').innerText === {first!r}")
+
+
+def test_it_begins_with_a_row_of_training(page, regressor):
+    fields = page.find_elements(By.CSS_SELECTOR, ".field input:not([type=range]):not(.other), .field select")
+    shown = [field.get_attribute("value") for field in fields]
+    area, rooms, district, garden, built = regressor.model_.example
+    assert shown == [str(area), str(rooms), f'"{district}"', str(garden).lower(), built[:10]]
+    frame, _ = flats()
+    assert ((frame["area"] == area) & (frame["rooms"] == rooms) & (frame["built"] == built)).sum() == 1
+    assert "an ordinary row of training" in text(page, "#begins")
+
+
+def test_the_target_is_called_by_its_name_and_unit(page):
+    page.execute_script("state.model.target = {name: 'rent', unit: '€'}")
+    said = answered(page, lambda: page.execute_script("predict()"))
+    assert re.match(r"rent: [\d,]+ €\nWith a probability of 90 % it lies between [\d,]+ € and [\d,]+ €\.", said)
+    assert "rent, €" in text(page, "#plot")
+
+
+def test_the_plot_shows_the_interval_and_where_targets_were(page, regressor):
+    low, high = re.search(r"between ([\d,]+) and ([\d,]+)", text(page, "#sentence")).groups()
+    assert [end.text for end in page.find_elements(By.CSS_SELECTOR, "#plot .end")] == [low, high]
+    box = page.find_element(By.CSS_SELECTOR, "#plot .interval").rect
+    usual = page.find_element(By.CSS_SELECTOR, "#plot .usual").rect
+    axis = [
+        (float(tick.text.replace(",", "")), tick.rect) for tick in page.find_elements(By.CSS_SELECTOR, "#plot text")[2:]
+    ]
+    (value, first), (other, second) = axis[0], axis[-1]
+    scale = (second["x"] + second["width"] / 2 - first["x"] - first["width"] / 2) / (other - value)
+    ends = [value + (x - first["x"] - first["width"] / 2) / scale for x in (usual["x"], usual["x"] + usual["width"])]
+    assert ends == pytest.approx(regressor.targets_.usual, abs=15)
+    assert box["width"] / scale == pytest.approx(float(high.replace(",", "")) - float(low.replace(",", "")), abs=15)
+
+
+def test_sliders_stay_near_the_data_until_they_are_let_go(page):
+    slider = page.find_element(By.CSS_SELECTOR, ".field [type=range]")
+    near = [float(slider.get_attribute(end)) for end in ("min", "max")]
+    assert 30 <= near[0] < near[1] <= 150
+    let_go(page)
+    far = [float(slider.get_attribute(end)) for end in ("min", "max")]
+    assert far[0] < -150 < 350 < far[1]
+    assert slider.get_attribute("value") == page.find_element(By.ID, "field-0").get_attribute("value")
+    let_go(page)
+    assert [float(slider.get_attribute(end)) for end in ("min", "max")] == near
 
 
 def test_a_slider_far_from_training_shows_the_prior(page):
     assert text(page, "#mark-text") == "familiar"
     before = away_from_prior(page)
+    let_go(page)
     answered(page, lambda: move(page, 0, 269))
-    assert text(page, "#mark-text").startswith("unfamiliar: look at area")
+    assert text(page, "#mark") == "⚠ unfamiliar look at area"
     assert "novel" in page.find_element(By.ID, "mark").get_attribute("class")
     assert "outside" in page.find_element(By.CSS_SELECTOR, ".field").get_attribute("class")
     assert away_from_prior(page) < before
+    page.find_element(By.ID, "look").click()
+    assert page.switch_to.active_element.get_attribute("id") == "field-0"
     area = page.find_element(By.ID, "field-0")
     area.clear()
     area.send_keys("100000")
@@ -90,6 +141,23 @@ def test_what_is_outside_training_is_not_called_familiar(page):
         " curve: null})"
     )
     assert text(page, "#mark-text") == "just beyond training"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("state.model.training.calibration_rows = 18", "too few rows to tell what is familiar"),
+        ("answer.familiarity = 0.3", "little known"),
+        ("answer.novel = true", "unfamiliar"),
+        ("", "familiar"),
+    ],
+)
+def test_the_mark_follows_from_the_numbers(page, change, words):
+    page.execute_script(
+        "const answer = {prediction: 1, lower: 0, upper: 2, novel: false, familiarity: 1, novelty_p: 1,"
+        f" most_unusual: null, curve: null}}; {change}; show(answer)"
+    )
+    assert text(page, "#mark-text") == words
 
 
 def away_from_prior(page):
@@ -117,8 +185,9 @@ def test_a_csv_is_dropped_on_the_page(page):
         frame.to_csv(index=False),
     )
     wait(page, "document.querySelector('#count') !== null")
-    assert text(page, "#count").startswith("400 rows, ")
+    assert text(page, "#count").startswith("flats.csv: 400 rows, ")
     assert len(page.find_elements(By.CSS_SELECTOR, "tbody tr")) == 200
+    assert text(page, "tbody th") == "1"
     assert page.find_element(By.CSS_SELECTOR, "#count a").get_attribute("download") == "answers.csv"
 
 
@@ -131,16 +200,91 @@ def test_a_bad_csv_says_what_is_wrong(page, tmp_path):
     assert all("422" in entry["message"] for entry in log)
 
 
-def test_360_pixels_are_wide_enough(page):
-    resize(page, 360, 800)
-    assert page.execute_script("return innerWidth") == 360
-    assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+@pytest.mark.parametrize("width", [360, 390])
+def test_a_telephone_is_wide_enough_and_the_mark_stays_in_sight(page, width):
+    resize(page, width, 800)
+    assert page.execute_script("return innerWidth") == width
+    frame, _ = flats(60)
+    frame.loc[3, "area"] = 5000
+    page.execute_script(
+        "const data = new DataTransfer(); data.items.add(new File([arguments[0]], 'a.csv', {type: 'text/csv'}));"
+        "document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: data, bubbles: true, cancelable: true}))",
+        frame.to_csv(index=False),
+    )
+    wait(page, "document.querySelector('#count') !== null")
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    page.execute_script("const box = document.querySelector('.scroll'); box.scrollLeft = box.scrollWidth")
+    cell = page.find_element(By.CSS_SELECTOR, "tr.novel .mark-cell")
+    assert cell.text == "⚠ unfamiliar"
+    left, right = page.execute_script("const r = arguments[0].getBoundingClientRect(); return [r.left, r.right]", cell)
+    assert 0 <= left < right <= width
+    page.find_element(By.ID, "only").click()
+    assert {row.get_attribute("class") for row in page.find_elements(By.CSS_SELECTOR, "tbody tr")} == {"novel"}
+    # and the answer while values are changed
+    page.execute_script("document.querySelector('#reset').scrollIntoView()")
+    assert 0 <= page.execute_script("return document.querySelector('#mark').getBoundingClientRect().top") < 200
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_texts_stand_out_from_their_ground(page, colours):
+    show_colours(page, colours)
+    weak = page.execute_script(CONTRAST)
+    show_colours(page, "light")
+    assert weak == []
+
+
+CONTRAST = """
+const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+const light = (colour) => channels(colour).slice(0, 3).map(linear)
+  .reduce((sum, c, i) => sum + [0.2126, 0.7152, 0.0722][i] * c, 0);
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const colour = getComputedStyle(e).backgroundColor;
+    if (channels(colour)[3] !== 0) return colour;
+  }
+};
+const hasText = (e) => e.offsetParent && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+return [...document.querySelectorAll('main *, header *, footer *')].filter(hasText).map((e) => {
+  const [a, b] = [light(getComputedStyle(e).color), light(ground(e))].sort((x, y) => y - x);
+  return [e.id || e.className || e.tagName, (a + 0.05) / (b + 0.05)];
+}).filter(([, ratio]) => ratio < 4.5);
+"""
+
+
+@pytest.fixture(scope="module")
+def many_columns():
+    """A model of 40 columns, one of them years."""
+    rng = np.random.default_rng(0)
+    names = [f"{('flow', 'heat', 'load')[i % 3]}_{i:02d}" for i in range(39)]
+    X = pd.DataFrame(rng.normal(size=(120, 39)), columns=names)
+    X["yr_built"] = rng.integers(1900, 2020, 120)
+    return NatPNRegressor(max_epochs=1, random_state=0).fit(X, X["yr_built"] + rng.normal(size=120))
+
+
+def test_fields_are_found_by_name_and_years_are_plain(window, many_columns):
+    with serving(create_app(many_columns)) as address:
+        window.get(address)
+        wait(window, "document.querySelector('#plot svg') !== null")
+        search = window.find_element(By.ID, "search")
+        search.send_keys("3 Flow")
+        shown = [field.text for field in window.find_elements(By.CSS_SELECTOR, ".field label") if field.is_displayed()]
+        assert shown == ["flow_03", "flow_30", "flow_33", "flow_36"]
+        assert text(window, "#found") == "4 of 40 fields"
+        search.clear()
+        search.send_keys("yr")
+        hint = [field.text for field in window.find_elements(By.CSS_SELECTOR, ".field .small") if field.is_displayed()]
+        assert re.fullmatch(r"in training mostly \d{4} to \d{4}, all \d{4} to \d{4}", hint[0])
+        assert re.fullmatch(r"Prediction: \d{4}(\.\d)?", text(window, "#value"))  # which is a year too
+        window.execute_script("showField('flow_00')")
+        assert window.switch_to.active_element.get_attribute("id") == "field-0"
+        window.get("about:blank")
 
 
 def test_classes_have_bars(window, class_client):
     window.get(str(class_client.base_url))
     wait(window, "document.querySelectorAll('svg .bar').length === 3")
-    assert "The most probable class is mid" in text(window, "#sentence")
+    assert re.match(r"Its probability is \d+ %; next is \w+ with \d+ %\.", text(window, "#sentence"))
 
 
 def test_a_token_is_asked_for(window, classifier):

@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 PAGE = {
     "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    **{f"/{name}.js": (f"{name}.js", "text/javascript; charset=utf-8") for name in ("page", "fields", "plot", "rows")},
     "/page.css": ("page.css", "text/css; charset=utf-8"),
 }
 # A page and its parts are the same for every model, and a browser sends no token with them.
