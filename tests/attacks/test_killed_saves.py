@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 X, Y = numbers(40)
 TABLE = {"target": "y", "dropped": []}
-FILES = ["config.json", "model.safetensors"]
+FILES = ["README.md", "config.json", "model.safetensors"]
 
 
 @pytest.fixture(scope="module")

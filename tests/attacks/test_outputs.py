@@ -164,7 +164,7 @@ def test_what_lies_beside_a_model_stays(here):
     natpn.load("model").save("model")
     after = contents(here)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
-    assert changed <= {"model/config.json", "model/model.safetensors"}
+    assert changed <= {"model/README.md", "model/config.json", "model/model.safetensors"}
 
 
 @pytest.mark.parametrize("link", ["the directory", "a file", "both files"])
@@ -194,7 +194,7 @@ def test_a_model_of_the_command_line_is_replaced_by_save_and_back(here):
     model.save("model")
     assert natpn.load("model").n_rows_ == model.n_rows_
     assert fit("data.csv", "model").exit_code == 0
-    assert sorted(os.listdir("model")) == ["config.json", "model.safetensors"]
+    assert sorted(os.listdir("model")) == ["README.md", "config.json", "model.safetensors"]
     assert run("evaluate", "model", "data.csv").exit_code == 0  # it knows its target
 
 
@@ -209,7 +209,7 @@ def test_a_model_of_an_earlier_version_is_read_with_its_table_and_replaced(here)
     Path("model/table.json").write_text(json.dumps(table, indent=1))
     assert run("evaluate", "model", "data.csv").exit_code == 0
     natpn.load("model").save("model")
-    assert sorted(os.listdir("model")) == ["config.json", "model.safetensors"]
+    assert sorted(os.listdir("model")) == ["README.md", "config.json", "model.safetensors"]
     Path("model/table.json").write_text('{"columns": 3}')
     natpn.load("model").save("model")
     assert Path("model/table.json").read_text() == '{"columns": 3}'
@@ -314,10 +314,10 @@ def test_permissions_stay(here):
     assert run("predict", "model", "data.csv", "--out", "out.csv").exit_code == 0
     assert os.stat("out.csv").st_mode == before.st_mode
     assert os.stat("out.csv").st_ino != before.st_ino
-    for name in ("model/config.json", "model/model.safetensors"):
-        os.chmod(name, 0o600)
+    for name in ("README.md", "config.json", "model.safetensors"):
+        os.chmod(f"model/{name}", 0o600)
     natpn.load(FIXTURE).save("model")
-    assert [oct(path.stat().st_mode & 0o777) for path in Path("model").iterdir()] == ["0o600"] * 2
+    assert [oct(path.stat().st_mode & 0o777) for path in Path("model").iterdir()] == ["0o600"] * 3
 
 
 def test_a_file_that_appears_meanwhile_stays(tmp_path):

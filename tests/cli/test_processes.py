@@ -141,4 +141,4 @@ def test_torchrun_fits_in_several_processes(train, tmp_path):
     assert code == 0, err
     assert out.count("\nmodel   ") == out.count("family ") == out.count("columns of ") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
-    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == ["README.md", "config.json", "model.safetensors"]

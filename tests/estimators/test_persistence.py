@@ -162,7 +162,7 @@ def test_a_loaded_model_can_be_fitted_and_cloned(saved):
 
 def test_two_files_and_nothing_that_can_run(saved):
     _, place, _ = saved
-    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in place.iterdir()) == ["README.md", "config.json", "model.safetensors"]
     assert json.loads((place / "config.json").read_text())["schema"] == placing.SCHEMA
     assert not [path for path in place.parent.iterdir() if path != place]
 

@@ -306,6 +306,8 @@ class NatPNEstimator(DataEstimator):
     def save(self, directory: str | PathLike[str], *, example: bool = True) -> None:
         """Write the model to a directory, as `config.json` and `model.safetensors`; `natpn.load` reads it.
 
+        Beside them is a card for people, `README.md`. One that the user wrote or changed stays as it is.
+
         Args:
             directory: The directory.
             example: Whether to keep the row of training with which the page of a server begins.

@@ -1,7 +1,8 @@
-"""Write models: a directory with `config.json` and `model.safetensors`, and nothing that can run code.
+"""Write models: a directory with `config.json`, `model.safetensors` and a card, and nothing that can run code.
 
 `config.json` holds the schema version, the class, its parameters, what was learned about inputs and targets, and what
-is known about the table that the model was fitted on. `natpn.model.files` puts both files in their place.
+is known about the table that the model was fitted on. `README.md` is its card (`natpn.estimators.model_card`).
+`natpn.model.files` puts all files in their place.
 """
 
 import os
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.encoders import ChainEncoder
+from natpn.estimators.model_card import model_card
 from natpn.evidence import Evidence
 from natpn.families import Family, name_of
 from natpn.model import Model
@@ -38,7 +40,7 @@ def save(model: Any, directory: str | PathLike[str], table: dict[str, Any] | Non
         OSError: If it cannot be written; what was there stays.
     """
     check_is_fitted(model)
-    write(directory, _config(model) | {"table": table}, save_tensors(_tensors(model.model_)))
+    write(directory, _config(model) | {"table": table}, save_tensors(_tensors(model.model_)), model_card(model, table))
 
 
 def _config(estimator: Any) -> dict[str, Any]:

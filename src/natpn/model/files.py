@@ -5,6 +5,9 @@ new tensors beside the old ones under a hidden name that holds their checksum, t
 the new model the current one, and then renames the tensors. The reader takes the tensors that `config.json` names,
 under either name. So it finds the old model or the new one, whole, whenever a save is cut off, and the next save
 finishes what was begun. Whatever else is in the directory stays.
+
+The card, `README.md`, is put beside the others in the same way, under a hidden name that holds the checksum of
+`config.json`. It has a checksum of its own in its head. A card without one, or changed since, is the user's, and stays.
 """
 
 import contextlib
@@ -23,11 +26,13 @@ from typing import IO, Any
 from natpn.outputs import HIDDEN, Kind, check_apart, check_writable, directory, replacing, sweep
 
 SCHEMA = 4
-CONFIG, TENSORS = "config.json", "model.safetensors"
+CONFIG, TENSORS, CARD = "config.json", "model.safetensors", "README.md"
 _DEEPEST = 20  # nested lists and objects
 _NOTES = "table.json"  # where the command line of natpn 0.1.0 kept what is now under "table" in config.json
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STAGED = re.compile(rf"\.natpn-({_HASH.pattern})\.safetensors")
+_STAGED_CARD = re.compile(rf"\.natpn-({_HASH.pattern})\.md")
+_SIGNATURE = re.compile(rf"(?m)^natpn_card: ({_HASH.pattern})$")
 _ATTEMPTS = 5  # a reader that comes between two steps of a save tries again
 
 
@@ -102,8 +107,14 @@ def check(place: str | PathLike[str], *inputs: str | PathLike[str]) -> None:
     check_writable(next(parent for parent in (path, *path.parents) if os.path.lexists(parent)))
 
 
-def write(place: str | PathLike[str], config: dict[str, Any], tensors: bytes) -> None:
+def write(place: str | PathLike[str], config: dict[str, Any], tensors: bytes, card: tuple[dict[str, Any], str]) -> None:
     """Write a model to a directory; one that is there is replaced.
+
+    Args:
+        place: The directory.
+        config: The configuration.
+        tensors: The tensors.
+        card: The head of the card, by key, and its text.
 
     Raises:
         ValueError: If the directory holds something else.
@@ -113,17 +124,24 @@ def write(place: str | PathLike[str], config: dict[str, Any], tensors: bytes) ->
     path = _directory(place)
     named = _sha256(tensors)
     config = config | {"tensors_sha256": named}
-    text = json.dumps(config | {"sha256": checksum(config)}, indent=1)
+    current = checksum(config)
+    text = json.dumps(config | {"sha256": current}, indent=1)
     with directory(path):
         _finish(path)
         _check_content(place, path)
         try:
             with replacing(path / _staged(named), Kind("the tensors of a model", lambda file: False)) as file:
                 file.write(tensors)
+            with replacing(path / f".natpn-{current}.md", Kind("the card of a model", _is_card)) as file:
+                file.write(_signed(*card))
             with replacing(path / CONFIG, Kind("the description of a natpn model", _is_config)) as file:
                 file.write(text.encode())
         finally:
             _finish(path)
+
+
+_NO_HASH = 64 * "0"
+_OWN = (HIDDEN, _STAGED, _STAGED_CARD)
 
 
 def _directory(place: str | PathLike[str]) -> Path:
@@ -135,7 +153,7 @@ def _directory(place: str | PathLike[str]) -> Path:
 
 
 def _check_content(place: str | PathLike[str], path: Path) -> None:
-    found = sorted(name for name in os.listdir(path) if not (HIDDEN.fullmatch(name) or _STAGED.fullmatch(name)))
+    found = sorted(name for name in os.listdir(path) if not any(own.fullmatch(name) for own in _OWN))
     if not found:
         return
     config = _own_config(path)
@@ -169,8 +187,51 @@ def _finish(path: Path) -> None:
             with contextlib.suppress(FileNotFoundError):
                 shutil.copymode(path / TENSORS, path / name)
             os.replace(path / name, path / TENSORS)
+    for name in os.listdir(path):
+        staged = _STAGED_CARD.fullmatch(name)
+        if staged and _own_card(path / name):
+            _place_card(path, name, config is not None and staged[1] == config["sha256"])
     if config is not None and "table" in config and _own_notes(path) is not None:
         os.unlink(path / _NOTES)
+
+
+def _place_card(path: Path, name: str, current: bool) -> None:
+    """Bring a hidden card to its place if it is that of the current model and the place is ours; else remove it."""
+    place = path / CARD
+    if not current or (os.path.lexists(place) and not _own_card(place)):
+        os.unlink(path / name)
+        return
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copymode(place, path / name)
+    os.replace(path / name, place)
+
+
+def _own_card(path: Path) -> bool:
+    """Say whether a file, not a link, is a card that natpn wrote and no one has changed."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return _is_card(file)
+    except OSError:  # it cannot be read, so it is not known to be ours
+        return False
+
+
+def _is_card(file: IO[bytes]) -> bool:
+    text = file.read().decode("utf-8", "replace")
+    signed = _SIGNATURE.search(text)
+    return signed is not None and _unsigned_hash(text) == signed[1]
+
+
+def _signed(head: dict[str, Any], text: str) -> bytes:
+    """Return a card with the head in YAML, of which JSON is a part, and the checksum in it."""
+    lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
+    card = "\n".join(["---", *lines, f"natpn_card: {_NO_HASH}", "---", "", text])
+    return _SIGNATURE.sub(f"natpn_card: {_unsigned_hash(card)}", card, count=1).encode()
+
+
+def _unsigned_hash(card: str) -> str:
+    return _sha256(_SIGNATURE.sub(f"natpn_card: {_NO_HASH}", card, count=1).encode())
 
 
 def _staged(named: str) -> str:
