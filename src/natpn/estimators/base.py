@@ -44,6 +44,7 @@ class NatPNEstimator(DataEstimator):
     # Set by fit.
     model_: Model
     held_out_rows_: tuple[Tensor, NDArray[Any], NDArray[Any] | None]  # encoded, targets, and by which network, or all
+    held_out_exposure_: Floats | None
 
     def __init__(
         self,
@@ -120,6 +121,7 @@ class NatPNEstimator(DataEstimator):
         used = slice(None) if data.folds is None else (data.folds >= 0).numpy()
         folds = None if data.folds is None else data.folds[used].numpy()
         self.held_out_rows_ = data.x[used], model.targets.as_known(data.y[used]), folds
+        self.held_out_exposure_ = model.targets.exposures(data.y[used])
 
     def _train(self, train: training.Data, validation: training.Data | Tensor, seed: int) -> Model:
         network = self._build(self.n_rows_, seed)
@@ -198,7 +200,7 @@ class NatPNEstimator(DataEstimator):
     ) -> Network:
         return build(
             self.inputs_,
-            self.family_,
+            self.targets_.trained_family,
             n,
             encoder=self.encoder,
             density=self.density,
@@ -240,34 +242,37 @@ class NatPNEstimator(DataEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "held_out_rows_"}  # data are not copied along
+        data = ("held_out_rows_", "held_out_exposure_")  # which are not copied along
+        return {name: value for name, value in state.items() if name not in data}
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "model_")
 
     # Answering.
 
-    def answers(self, X: Any) -> Iterator[PredictiveDistribution]:
+    def answers(self, X: Any, exposure: ArrayLike | None = None) -> Iterator[PredictiveDistribution]:
         """Yield the predictive distributions of rows, in pieces of a few thousand, whatever the length of X."""
-        rows = self._rows(X)
-        return self.model_.answers(rows)
+        return self.model_.answers(*self._exposed_rows(X, exposure))
 
-    def predict_dist(self, X: Any) -> PredictiveDistribution:
-        """Return the predictive distribution of each row, with its uncertainties."""
-        rows = self._rows(X)
-        return self.model_.answer(rows)
+    def predict_dist(self, X: Any, exposure: ArrayLike | None = None) -> PredictiveDistribution:
+        """Return the predictive distribution of each row, with its uncertainties; `exposure` is as in the fit."""
+        return self.model_.answer(*self._exposed_rows(X, exposure))
 
     def score_samples(self, X: Any) -> Floats:
-        """Return the log evidence of each row: higher is more familiar."""
-        return np.concatenate([part.log_evidence for part in self.answers(X)])
+        """Return the log evidence of each row, whatever its exposure: higher is more familiar."""
+        rows = self._rows(X)
+        return np.concatenate([part.log_evidence for part in self.model_.answers(rows)])
 
-    def watch(self, X: Any, y: ArrayLike | None = None, level: float = LEVEL) -> Watch:
+    def watch(
+        self, X: Any, y: ArrayLike | None = None, level: float = LEVEL, exposure: ArrayLike | None = None
+    ) -> Watch:
         """Watch rows, in the order in which they came, for drift; its `see` takes the answers to more of them.
 
         Args:
             X: The rows.
             y: Their targets, where they are known: errors are watched too.
             level: The probability with which each alarm is ever raised without drift, at most.
+            exposure: The exposures of the rows, as in the fit.
 
         Example:
             >>> import numpy as np
@@ -281,7 +286,7 @@ class NatPNEstimator(DataEstimator):
         check_is_fitted(self)
         watch, start = self.model_.watch(level), 0
         targets = None if y is None else np.asarray(y)
-        for part in self.answers(X):
+        for part in self.answers(X, exposure):
             watch.see(part, None if targets is None else targets[start : start + len(part)])
             start += len(part)
         return watch

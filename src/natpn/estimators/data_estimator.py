@@ -79,11 +79,11 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return what targets are, from those of training."""
 
     @abstractmethod
-    def answers(self, X: Any) -> Iterator[Predictive]:
+    def answers(self, X: Any, exposure: ArrayLike | None = None) -> Iterator[Predictive]:
         """Yield the predictive distributions of rows, in pieces of a few thousand, whatever the length of X."""
 
     @abstractmethod
-    def predict_dist(self, X: Any) -> Any:
+    def predict_dist(self, X: Any, exposure: ArrayLike | None = None) -> Any:
         """Return the predictive distribution of each row, with its uncertainties."""
 
     @abstractmethod
@@ -115,7 +115,8 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y) or a loader
                 of such batches, or files as `natpn.data.parquet` returns them. Data sets, loaders and files need not
                 fit into memory.
-            y: The targets, one a row; None for a data set or loader; of files the name of the column.
+            y: The targets, one a row; None for a data set or loader; of files the name of the column, or a pair of this
+                and the name of the column of exposures.
             sample_weight: How much each row counts: a row of weight 2 is that row twice.
             X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
                 out.
@@ -153,7 +154,8 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             share = LoaderShare.of(X, bool(self.verbose))
             return None if share.fits else share
         parallel.start(torch.device("cpu"))
-        return FileShare.of(X, y, bool(self.verbose))
+        target, exposure = y if isinstance(y, tuple) else (y, None)
+        return FileShare.of(X, target, bool(self.verbose), exposure)
 
     def _fit_rows(
         self, X: Any, y: Any, seed: int, sample_weight: ArrayLike | None = None, X_val: Any = None, y_val: Any = None
@@ -304,22 +306,28 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     # Answering.
 
     def _rows(self, X: Any) -> Any:
-        """Check rows before they are answered.
+        """Check rows before they are answered; a column of exposures is left out.
 
         Raises:
             NotFittedError: Before a fit.
             ValueError: If they have other columns than those of training.
         """
         check_is_fitted(self)
-        return self._checked(X, reset=False)
+        return self._checked(self.targets_.without_exposures(X), reset=False)
 
-    def predict_frame(self, X: Any, coverage: float = 0.9) -> Any:
+    def _exposed_rows(self, X: Any, exposure: ArrayLike | None) -> tuple[Any, Floats | None]:
+        """Check rows, and return them with their exposures, if the model was fitted with some."""
+        check_is_fitted(self)
+        X, found = self.targets_.read_exposures(X, exposure)
+        return self._checked(X, reset=False), found
+
+    def predict_frame(self, X: Any, coverage: float = 0.9, exposure: ArrayLike | None = None) -> Any:
         """Return predictions and uncertainties in named columns, in the frame library that X came in.
 
         A row counts as novel if its `novelty_p` is below 0.05. For arrays the frame is pandas', polars' or pyarrow's,
-        whichever is installed.
+        whichever is installed. `exposure` is as in the fit.
         """
-        return make_frame(self.predict_dist(X).columns(coverage), X)
+        return make_frame(self.predict_dist(X, exposure).columns(coverage), X)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,7 +1,7 @@
 """Numbers, counts and vectors as targets, the answers about them, and the regressor for every family of them."""
 
 from os import PathLike
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,29 +15,33 @@ from natpn.encoders.base import EncoderChoice
 from natpn.estimators.arrays import read_numbers
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.building import is_paper
-from natpn.estimators.data_estimator import DataEstimator, Floats
+from natpn.estimators.data_estimator import DataEstimator, Floats, is_files
 from natpn.evidence import Evidence
 from natpn.families import FAMILIES, Family, has_vectors
 from natpn.model import Model, Units
+from natpn.model.exposure import read_exposures, take_column
 from natpn.training import Scheme
 
 
-def choose_family(family: str | Family, y: Floats) -> Family:
+def choose_family(family: str | Family, y: Floats, exposed: bool = False) -> Family:
     """Return the family for targets.
 
     Args:
         family: A family, the name of one, or "auto".
         y: The targets, one or two dimensions.
+        exposed: Whether they have exposures.
 
     Raises:
-        ValueError: If there is no such family, or its targets have another shape.
+        ValueError: If there is no such family, its targets have another shape, or they have no exposures.
     """
     if isinstance(family, Family):
         chosen = family
     elif isinstance(family, str):
-        chosen = _by_name(automatic(y) if family == "auto" else family, y)
+        chosen = _by_name(automatic(y, exposed) if family == "auto" else family, y)
     else:
         raise ValueError(f"family: expected a name, a Family or 'auto', got {family!r}")
+    if exposed:
+        chosen.check_exposure()
     wanted = len(chosen.support.event_shape) + 1
     if y.ndim != wanted:
         raise ValueError(
@@ -47,8 +51,10 @@ def choose_family(family: str | Family, y: Floats) -> Family:
     return chosen
 
 
-def automatic(y: Floats) -> str:
-    """Return the name of the family that suits the targets best, by `Family.suited`."""
+def automatic(y: Floats, exposed: bool = False) -> str:
+    """Return the name of the family that suits the targets best, by `Family.suited`; the first that takes exposures."""
+    if exposed:
+        return next(name for name, kind in FAMILIES.items() if kind.no_exposure is None)
     grades = {name: grade for name, kind in FAMILIES.items() if (grade := kind.suited(y)) is not None}
     return max(grades, key=lambda name: grades[name])
 
@@ -60,6 +66,16 @@ def _by_name(name: str, y: Floats) -> Family:
     return families.get(name, **({} if kind is None else kind.parameters(y)))
 
 
+def _apart(y: Any) -> tuple[Any, Floats]:
+    """Return counts and their exposures."""
+    return y[:, 0], y[:, 1]
+
+
+def _pairs(y: Floats, exposures: Floats | None) -> Floats:
+    """Return counts beside their exposures, (rows, 2), if they have some."""
+    return y if exposures is None else np.stack([y, read_exposures(exposures, len(y))], 1)
+
+
 class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
     """An estimator of numbers, counts or vectors."""
 
@@ -69,6 +85,8 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
 
     # Set by fit.
     targets_: Units
+    exposed_ = False  # whether targets are pairs of a count and its exposure
+    exposure_column_: str | None = None  # which column of X had the exposures
 
     @property
     def units_(self) -> Units:
@@ -76,18 +94,20 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         return self.targets_
 
     def _read_targets(self, y: Any) -> tuple[Floats, NDArray[np.int64]]:
-        values = self._numbers(y, warn=True)
+        counts, exposures = _apart(y) if self.exposed_ else (y, None)
+        values = self._numbers(counts, warn=True)
         self.family_ = self._choose_family(values)
         self._check_support(values)
-        return values, np.zeros(len(values), np.int64)
+        return _pairs(values, exposures), np.zeros(len(values), np.int64)
 
     def _choose_family(self, y: Floats) -> Family:
-        return choose_family(self.family, y)
+        return choose_family(self.family, y, self.exposed_)
 
     def _encode_targets(self, y: Any) -> Floats:
-        values = self._numbers(y, warn=False)
+        counts, exposures = _apart(y) if self.exposed_ else (y, None)
+        values = self._numbers(counts, warn=False)
         self._check_support(values)
-        return values
+        return _pairs(values, exposures)
 
     def _numbers(self, y: Any, warn: bool) -> Floats:
         values = read_numbers(y)
@@ -103,41 +123,50 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
         self.family_.support.check(torch.tensor(y))
 
     def _learn_targets(self, y: Floats, weight: Floats) -> Units:
-        units = Units.of(self.family_, y, weight)
-        reached = self.family_.largest_mean(units.standardise(y))
+        units = (
+            Units.of_exposed(self.family_, y, weight, self.exposure_column_)
+            if self.exposed_
+            else Units.of(self.family_, y, weight)
+        )
+        reached = units.trained_family.largest_mean(units.standardise(y))
         if reached is not None:
             raise ValueError(
                 f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
-                f"{y.max():.4g}: choose family='lognormal' or 'normal'"
+                f"{units.as_known(y).max():.4g}: choose family='lognormal' or 'normal'"
             )
         return units
 
-    def predict(self, X: Any, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+    def predict(
+        self, X: Any, return_std: bool = False, exposure: ArrayLike | None = None
+    ) -> Floats | tuple[Floats, Floats]:
         """Return the predictive mean of each row, the median for `lognormal`, and the standard deviation if asked for.
 
         The standard deviation is inf where there is none: far from the data a Student's t has too heavy tails. For
         `lognormal`, which never has one, it is half the width of the interval that holds 68 %. For `multinomial` the
-        mean is in counts if all training rows had the same number of trials, else in shares.
+        mean is in counts if all training rows had the same number of trials, else in shares. `exposure` is as in the
+        fit: with 1 it is the rate.
         """
         if not return_std:
-            return np.concatenate([part.centre() for part in self.answers(X)])
-        parts = [(part.centre(), part.spread()) for part in self.answers(X)]
+            return np.concatenate([part.centre() for part in self.answers(X, exposure)])
+        parts = [(part.centre(), part.spread()) for part in self.answers(X, exposure)]
         return np.concatenate([centre for centre, _ in parts]), np.concatenate([std for _, std in parts])
 
-    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
-        """Return R² of the predictions; for `multinomial` those of shares."""
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, exposure: ArrayLike | None = None) -> float:
+        """Return R² of the predictions; for `multinomial` those of shares. `exposure` is as in the fit."""
+        from sklearn.metrics import r2_score  # which imports much more
+
         targets = read_numbers(y)
         if hasattr(self, "units_") and self.units_.trials is not None:
             targets = targets / targets.sum(1, keepdims=True) * self.units_.trials
-        return float(super().score(X, targets, sample_weight))
+        return float(r2_score(targets, self.predict(X, exposure=exposure), sample_weight=sample_weight))
 
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9)) -> Floats:
-        """Return quantiles, (rows, k) for k levels, (rows,) for one number."""
-        return np.concatenate([part.quantile(q) for part in self.answers(X)])
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.1, 0.5, 0.9), exposure: ArrayLike | None = None) -> Floats:
+        """Return quantiles, (rows, k) for k levels, (rows,) for one number; `exposure` is as in the fit."""
+        return np.concatenate([part.quantile(q) for part in self.answers(X, exposure)])
 
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
-        """Return intervals that hold the target with the given probability, (rows, 2)."""
-        return np.concatenate([part.interval(coverage) for part in self.answers(X)])
+    def predict_interval(self, X: Any, coverage: float = 0.9, exposure: ArrayLike | None = None) -> Floats:
+        """Return intervals that hold the target with the given probability, (rows, 2); `exposure` is as in the fit."""
+        return np.concatenate([part.interval(coverage) for part in self.answers(X, exposure)])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -244,6 +273,59 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
             verbose=verbose,
         )
         self.family = family
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: ArrayLike | None = None,
+        X_val: Any = None,
+        y_val: Any = None,
+        exposure: ArrayLike | str | None = None,
+        exposure_val: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the model.
+
+        Args:
+            X: A table (array or data frame), an array of more dimensions, a torch data set of pairs (x, y) or a loader
+                of such batches, or files as `natpn.data.parquet` returns them. Data sets, loaders and files need not
+                fit into memory.
+            y: The targets, one a row; None for a data set or loader; of files the name of the column.
+            sample_weight: How much each row counts: a row of weight 2 is that row twice.
+            X_val: Rows for early stopping and calibration, in any form that X may have; by default a share of X is held
+                out.
+            y_val: Their targets; None for a data set.
+            exposure: Over how long, or among how many, each count of y was counted: numbers above 0, one a row or one
+                for all, or the name of a column of X, which is then no feature. Predictions need it too, and take it
+                from the same column if it has a name. For families of counts.
+            exposure_val: The exposures of X_val, if `exposure` names no column.
+
+        Returns:
+            This estimator.
+        """
+        self.exposed_, self.exposure_column_ = exposure is not None, exposure if isinstance(exposure, str) else None
+        if exposure is None:
+            if exposure_val is not None:
+                raise ValueError("exposure_val: expected none, since exposure is None; give both or none")
+            return super().fit(X, y, sample_weight, X_val, y_val)
+        if is_files(X):
+            return super().fit(X, (y, exposure), sample_weight, X_val, y_val)
+        X, y = self._with_exposure("exposure", X, y, exposure)
+        if X_val is not None or y_val is not None:
+            X_val, y_val = self._with_exposure("exposure_val", X_val, y_val, self.exposure_column_ or exposure_val)
+        return super().fit(X, y, sample_weight, X_val, y_val)
+
+    def _with_exposure(self, argument: str, X: Any, y: Any, exposure: Any) -> tuple[Any, Floats]:
+        """Return rows without a column of exposures, and their counts with the exposures, (rows, 2)."""
+        if y is None or exposure is None:
+            raise ValueError(
+                f"{argument}: expected a number for each row of a table or an array and its y, got none; give both"
+            )
+        X, values = take_column(X, exposure) if isinstance(exposure, str) else (X, exposure)
+        counts = self._numbers(y, warn=True)
+        if counts.ndim != 1:
+            raise ValueError(f"y: with an exposure, expected one count a row, got shape {counts.shape}")
+        return X, _pairs(counts, values)
 
     def _choose_family(self, y: Floats) -> Family:
         """Leave open the parameters that the staged scheme finds on held-out rows."""

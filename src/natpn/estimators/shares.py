@@ -118,6 +118,7 @@ class FileShare(Share):
         files: The files.
         features: The columns to predict from.
         target: The column to predict.
+        exposure: The column of exposures, if there is one: a target is then a pair, (rows, 2).
     """
 
     kind = "files"
@@ -125,21 +126,27 @@ class FileShare(Share):
     files: Files
     features: list[str]
     target: str
+    exposure: str | None = None
 
     @classmethod
-    def of(cls, files: Files, target: Any, progress: bool = False) -> "FileShare":
+    def of(cls, files: Files, target: Any, progress: bool = False, exposure: Any = None) -> "FileShare":
         """Return the share of this process.
 
         Raises:
-            ValueError: If there is no such column to predict, or no other.
+            ValueError: If there is no such column to predict, or of exposures, or no other.
         """
-        if not isinstance(target, str):
-            raise ValueError(f"y: of files, expected the name of the column to predict, got {type(target).__name__}")
-        if target not in files.names:
-            near = nearest(target, files.names)
-            cure = f"did you mean {near!r}?" if near else f"there are {listed(files.names)}"
-            raise ValueError(f"y: the files have no column {target!r}; {cure}")
-        features = [name for name in files.names if name != target]
+        named = {"y": target, **({} if exposure is None else {"exposure": exposure})}
+        for argument, name in named.items():
+            what = "of exposures" if argument == "exposure" else "to predict"
+            if not isinstance(name, str):
+                raise ValueError(
+                    f"{argument}: of files, expected the name of the column {what}, got {type(name).__name__}"
+                )
+            if name not in files.names:
+                near = nearest(name, files.names)
+                cure = f"did you mean {near!r}?" if near else f"there are {listed(files.names)}"
+                raise ValueError(f"{argument}: the files have no column {name!r}; {cure}")
+        features = [name for name in files.names if name not in named.values()]
         if not features:
             raise ValueError(f"X: expected a column beside {target!r} to predict it from, got none")
         return cls(
@@ -152,6 +159,7 @@ class FileShare(Share):
             progress=progress,
             files=files,
             target=target,
+            exposure=exposure,
         )
 
     @property
@@ -162,18 +170,31 @@ class FileShare(Share):
     @property
     def fingerprint(self) -> str:
         """The files and the columns."""
-        return f"{self.files.fingerprint} {self.features} {self.target}"
+        return f"{self.files.fingerprint} {self.features} {self.target}" + (
+            f" {self.exposure}" if self.exposure else ""
+        )
+
+    @property
+    def _columns(self) -> list[str]:
+        return [*self.features, self.target, *([self.exposure] if self.exposure else [])]
+
+    def _targets(self, table: pa.Table) -> Any:
+        """Return targets, or pairs of them and their exposures, of which none may be missing."""
+        if self.exposure is None:
+            return table[self.target]
+        columns = (pc.cast(table[name], pa.float64(), safe=False) for name in (self.target, self.exposure))
+        return np.stack([column.to_numpy(zero_copy_only=False) for column in columns], 1)
 
     def whole(self) -> tuple[pa.Table, pa.ChunkedArray, list[str]]:
         """Return all rows that have a target, and the file of each."""
         parts, paths = [], []
         for piece in self.files.pieces:
-            for batch in self.files.batches([*self.features, self.target], [piece]):
+            for batch in self.files.batches(self._columns, [piece]):
                 parts.append(batch.filter(pc.is_valid(_without_nan(batch[self.target]))))
                 paths += [piece.path] * len(parts[-1])
         self.tell_missing(len(paths))
         table = pa.concat_tables(parts).combine_chunks()
-        return table.select(self.features), table[self.target], paths
+        return table.select(self.features), self._targets(table), paths
 
     def _parts(self) -> Iterator[tuple[Part, int]]:
         pieces, size, rank = self.files.pieces, parallel.world_size(), parallel.rank()
@@ -181,7 +202,7 @@ class FileShare(Share):
         several = len(pieces) >= _SPLIT * size
         for number in _dealt(pieces, size)[rank] if several else range(len(pieces)):
             first = int(starts[number])
-            for batch in self.files.batches([*self.features, self.target], [pieces[number]]):
+            for batch in self.files.batches(self._columns, [pieces[number]]):
                 start, rows = (0, len(batch)) if several else _slice(len(batch), rank, size)
                 index = np.arange(first + start, first + start + rows)
                 first += len(batch)
@@ -190,7 +211,7 @@ class FileShare(Share):
                 yield self._part(pieces[number].path, index[known.to_numpy()], part.filter(known)), rows
 
     def _part(self, path: str, index: NDArray[np.int64], rows: pa.Table) -> Part:
-        return Part(path, index, rows.select(self.features), rows[self.target], lambda: row_keys(rows))
+        return Part(path, index, rows.select(self.features), self._targets(rows), lambda: row_keys(rows))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,8 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     place = Path(path)
     _check_place(place)
     fitted = model.model_
+    if fitted.targets.exposure is not None:
+        raise ValueError("model: a graph takes no exposures, and the model needs them; load it in Python instead")
     sentences = [*_about_columns(fitted), *left_out(fitted)]
     proto = _translate(Answers(fitted))
     about = _metadata(fitted, sentences) | {"natpn": version("natpn"), "estimator": type(model).__name__}

@@ -8,6 +8,7 @@ from natpn.families.bernoulli import Bernoulli, BernoulliDistribution
 from natpn.families.categorical import Categorical, CategoricalDistribution, DirichletFamily, dirichlet_entropy
 from natpn.families.description import Graph
 from natpn.families.distribution import CountDistribution, Distribution, ScalarDistribution, Support, SupportError
+from natpn.families.exposure import ExposedCounts
 from natpn.families.gamma import CompoundGamma, Exponential, Gamma
 from natpn.families.lognormal import LogNormal, LogStudentT
 from natpn.families.multinomial import DirichletMultinomial, Multinomial
@@ -42,6 +43,7 @@ __all__ = [
     "DirichletFamily",
     "DirichletMultinomial",
     "Distribution",
+    "ExposedCounts",
     "Family",
     "Graph",
     "LogStudentT",

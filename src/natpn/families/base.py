@@ -189,6 +189,28 @@ class Family(Description, ABC):
             )
         return self._posterior(evidence)
 
+    def check_exposure(self) -> None:
+        """Raise a ValueError unless targets may have an exposure."""
+        if self.no_exposure is not None:
+            raise ValueError(f"exposure: expected none for {self!r}, {self.no_exposure}")
+
+    def at_exposure(self, evidence: Evidence, exposure: Tensor) -> "Posterior[Any]":
+        """Return the posterior of targets at some exposures, from all that is known of them at exposure 1.
+
+        Args:
+            evidence: All evidence about a target at exposure 1.
+            exposure: Positive numbers of the evidence's batch shape.
+
+        Raises:
+            ValueError: If the family's targets have none.
+        """
+        self.check_exposure()
+        raise NotImplementedError(f"{type(self).__name__}.at_exposure")
+
+    def _exposed_marginal(self, rate: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        """Return χ and n of the marginal at exposure 1, from counts over their exposures, weighted by these."""
+        return self._marginal(rate, weight)
+
     def _check_size(self, chi: Tensor) -> None:
         if chi.dim() == 0 or chi.shape[-1] != self.n_statistics:
             raise ValueError(

@@ -67,6 +67,7 @@ class Description:
             by the "variance", the first raw output being the centre of the first statistic and the second the logarithm
             of its variance; None if nothing is to be refitted.
         wider: The name of a family of which it is a limit: if "auto" picks it, held-out rows choose between the two.
+        no_exposure: Why its targets have no exposure, and what to do instead; None if they have (`Family.at_exposure`).
     """
 
     suits: ClassVar[str] = "targets it was asked for"
@@ -76,6 +77,10 @@ class Description:
     is_trials: ClassVar[bool] = False
     noise: ClassVar[Noise | None] = None
     wider: ClassVar[str | None] = None
+    no_exposure: ClassVar[str | None] = (
+        "whose targets do not grow with one; give it as a feature, or for counts choose family='poisson' or "
+        "'negative_binomial'"
+    )
 
     @classmethod
     def suited(cls, y: Array) -> int | None:

@@ -38,6 +38,9 @@ class Multinomial(DirichletFamily):
     predicts: ClassVar[str] = "how often each of several labels occurs"
     is_vectors: ClassVar[bool] = True
     is_trials: ClassVar[bool] = True
+    no_exposure: ClassVar[str | None] = (
+        "whose exposure is the number of trials, the sum of a row's counts; leave it out"
+    )
     graph = Graph(
         "class probabilities; n·chi is the parameter of the Dirichlet posterior",
         "the mean count of each class, in as many trials as training rows had; if these differ, its share",

@@ -14,6 +14,13 @@ on r, and r is found on held-out rows (`refined`), where it may turn out that Po
   δ = (a r − b y)/N, the main part is the deviance of the table [[a, b], [y, r]] from independence: log p(y) =
   T(a, y) + T(b, r) + T(r, y) − T(a + b, r + y) − S(y) − D(a, a − δ) − D(b, b + δ) − D(y, y + δ) − D(r, r − δ).
   The mean r a/(b − 1) is inf for b ≤ 1, the variance for b ≤ 2.
+- Exposure: a count at exposure e has mean eμ and the same size r, as in regressions with an offset: the rate of a row
+  is Gamma of shape r around what is expected of it, and that does not vanish with the exposure. Counties with millions
+  of people have unexpected rates, too. (A sum of e independent units would have size er.) A Beta prior is not conjugate
+  to counts of several exposures. So μ is Gamma(nχ, n) here, as for `poisson`, and the product of the two Gammas is
+  replaced by one of the same mean and variance: the predictive is negative binomial with mean eχ and size s, where
+  1/s = 1/r + 1/(nχ) + 1/(rnχ). Its mean and variance are exact at every e; everything is for n → ∞ and for r → ∞. The
+  marginal has n = χ/(q − χ²).
 - Entropy: with respect to dp.
 """
 
@@ -32,8 +39,14 @@ from natpn.families.base import Family, Posterior, positive_parameter
 from natpn.families.categorical import dirichlet_entropy
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.distribution import COUNTS, TAIL, Array, CountDistribution, array, broadcast
-from natpn.families.poisson import NegativeBinomialDistribution, Poisson, PositiveMeanFamily, negative_binomial_cdf
-from natpn.special import deviance, digamma_remainder, factorial_remainder, stirling_step, widen
+from natpn.families.poisson import (
+    NegativeBinomialDistribution,
+    Poisson,
+    PositiveMeanFamily,
+    negative_binomial_cdf,
+    times_exposure,
+)
+from natpn.special import deviance, digamma_remainder, factorial_remainder, gamma_entropy, stirling_step, widen
 
 _NODES, _WEIGHTS = (np.asarray(a) for a in sp.roots_legendre(32))
 _FALL = np.array([-40.0, -12, -6, -3, -1, 0, 1, 3, 6, 12, 40])
@@ -48,6 +61,7 @@ class NegativeBinomial(PositiveMeanFamily):
 
     suits: ClassVar[str] = "small whole numbers that vary more than by chance: held-out rows say so"
     predicts: ClassVar[str] = "a count that varies widely"
+    no_exposure: ClassVar[str | None] = None
     graph = Graph(
         "the mean; n·chi and n·r + 1 are the parameters of the Beta posterior of the probability of success",
         aleatoric=None,
@@ -84,6 +98,20 @@ class NegativeBinomial(PositiveMeanFamily):
         """Return log p(y) at `link(raw)`; that of Poisson while r is open."""
         return Poisson().log_likelihood(raw, y) if self.r is None else super().log_likelihood(raw, y)
 
+    def at_exposure(self, evidence: Evidence, exposure: Tensor) -> Posterior[Any]:
+        """Return the posterior with a Gamma over the rate, around which those of rows vary."""
+        if self.r is None:
+            return Poisson().at_exposure(evidence, exposure)
+        return VaryingRates(self, times_exposure(evidence, exposure))
+
+    def _exposed_marginal(self, rate: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+        return self._marginal(rate, weight, self._exposed_n)
+
+    def _exposed_n(self, mean: Tensor, square: Tensor) -> Tensor:
+        if self.r is None:
+            return Poisson()._marginal_n(mean, square)
+        return mean / ((square - mean) * self.r / (self.r + 1) - mean.square())
+
     def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
         if self.r is None:
             return Poisson()._marginal_n(mean, square)
@@ -119,6 +147,33 @@ class NegativeBinomialPosterior(Posterior[NegativeBinomial]):
     def likelihood(self) -> NegativeBinomialDistribution:
         """Return the negative binomial with mean χ and size r."""
         return NegativeBinomialDistribution(self.rate, self.r, self.dtype)
+
+
+class VaryingRates(Posterior[NegativeBinomial]):
+    """Gamma over the mean rate, around which the rates of rows vary: what is known of a count at some exposure."""
+
+    def __init__(self, family: NegativeBinomial, evidence: Evidence) -> None:
+        super().__init__(family, evidence)
+        self.rate = self.mean_statistics[..., 0]
+        self.r = torch.full_like(self.rate, math.nan if family.r is None else family.r)
+        self.a = self.n * self.rate
+
+    def predictive(self) -> NegativeBinomialDistribution:
+        """Return the negative binomial with mean χ and the variance of the mixture."""
+        return NegativeBinomialDistribution(self.rate, 1 / (1 / self.r + (1 + 1 / self.r) / self.a), self.dtype)
+
+    def likelihood(self) -> NegativeBinomialDistribution:
+        """Return the negative binomial with mean χ and size r."""
+        return NegativeBinomialDistribution(self.rate, self.r, self.dtype)
+
+    def _expected_log_likelihood(self, y: Tensor) -> Tensor:
+        raise ValueError(
+            f"exposure: the paper's loss has no closed form for {self.family!r} with exposures; choose family='poisson'"
+            ", or scheme='staged'"
+        )
+
+    def _entropy(self) -> Tensor:
+        return gamma_entropy(self.a) - self.n.log()
 
 
 class BetaNegativeBinomial(CountDistribution):

@@ -9,11 +9,13 @@
   r + y, e_r = (r + y) r/(r + m) and e_y = (r + y) m/(r + m), and T of `natpn.special`:
   log p(y) = T(r, y) − S(y) − D(r, e_r) − D(y, e_y), where r − e_r = e_y − y = r(m − y)/(r + m).
   No term is larger than the answer, so that it holds at m = 10⁸ as it does at 1. r = inf is the Poisson distribution.
+- Exposure: a count at exposure e is Poisson with rate eλ, which is Gamma(α, β/e): the same family with eχ and n/e.
+  It is exact: a count y at exposure e adds y to α and e to β.
 - Entropy: with respect to dλ.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,7 +24,7 @@ import torch
 from scipy import special as sp
 from torch import Tensor
 
-from natpn.evidence import Evidence
+from natpn.evidence import Evidence, rounded
 from natpn.families.base import FEW, Family, Posterior
 from natpn.families.description import COUNT_ENTROPY, COUNT_QUANTILES, Graph
 from natpn.families.distribution import COUNTS, INFINITE, TAIL, Array, CountDistribution, array, broadcast
@@ -33,6 +35,16 @@ _POISSON_SERIES_FROM = 64.0
 _LARGE = 1e5  # from here on Temme's expansion serves
 # c(η) near 0, where 1/μ − 1/η cancels
 _SERIES = (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600)
+
+
+Moments = Callable[[Tensor, Tensor], Tensor]  # of mean and mean square
+
+
+def times_exposure(evidence: Evidence, exposure: Tensor) -> Evidence:
+    """Return evidence about a rate λ ~ Gamma(nχ, n) as evidence about eλ ~ Gamma(nχ, n/e)."""
+    (chi, log_n), exposure = evidence.wide(), widen(exposure)
+    exact = chi * exposure.unsqueeze(-1), log_n - exposure.log()
+    return rounded(exact, evidence.chi.shape[-1], evidence.pool, evidence.chi.dtype)
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,12 +73,12 @@ class PositiveMeanFamily(Family):
     def _default_prior(self) -> tuple[Sequence[float], float]:
         return [1.0], 1.0
 
-    def _marginal(self, y: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+    def _marginal(self, y: Tensor, weight: Tensor, n_of: Moments | None = None) -> tuple[Tensor, float]:
         u = self._statistics(y)[..., 0]
         # if all targets are 0, half a count in all of them: a rate of 0 would be certainty
         mean = (weight @ u) / weight.sum() if bool((u > 0).any()) else 0.5 / weight.sum()
         square = (weight @ u.square()) / weight.sum()
-        n = float(self._marginal_n(mean, torch.maximum(square, mean.square())))
+        n = float((n_of or self._marginal_n)(mean, torch.maximum(square, mean.square())))
         return mean.unsqueeze(-1), n if 0 < n < FEW else FEW
 
     @abstractmethod
@@ -81,6 +93,7 @@ class Poisson(PositiveMeanFamily):
     suits: ClassVar[str] = "small whole numbers that vary as chance would have it"
     predicts: ClassVar[str] = "a count"
     wider: ClassVar[str | None] = "negative_binomial"
+    no_exposure: ClassVar[str | None] = None
     graph = Graph(
         "the rate; n·chi and n are shape and rate of its Gamma posterior, and the predictive is negative binomial "
         "with mean chi and size n·chi",
@@ -99,6 +112,10 @@ class Poisson(PositiveMeanFamily):
         """Return log p(y) at `link(raw)`, −D(y, χ) − S(y): training asks for it at every step."""
         rate, y = widen(self.link(raw))[..., 0], self.support.check(y)
         return narrow(-deviance(y, rate, y - rate) - factorial_remainder(y), raw.dtype)
+
+    def at_exposure(self, evidence: Evidence, exposure: Tensor) -> "PoissonPosterior":
+        """Return the posterior with eχ and n/e."""
+        return self._posterior(times_exposure(evidence, exposure))
 
     def _marginal_n(self, mean: Tensor, square: Tensor) -> Tensor:
         return mean / (square - mean.square() - mean)

@@ -31,6 +31,11 @@ PIECE = 2048  # rows that are answered at once
 Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
 
+def members_of(network: Network) -> list[NaturalPosteriorNetwork]:
+    """Return the networks of an ensemble; the network itself if it is one."""
+    return [network] if isinstance(network, NaturalPosteriorNetwork) else list(network.members)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Model:
     """Everything that answers need.
@@ -71,25 +76,30 @@ class Model:
         if inputs.kind == "table" and next(network.parameters()).device.type != "mps":
             network.double()
         calibration = Calibration(np.zeros(0)) if calibration is None else calibration
-        return cls(inputs, targets.with_family(network.family), network, calibration, n_rows, history)
+        targets = targets.with_family(network.family)
+        for member in members_of(network):
+            member.family = targets.family  # in training it may have been that of pairs with an exposure
+        return cls(inputs, targets, network, calibration, n_rows, history)
 
-    # Answers.
+    # Answers. Where rows have exposures, they are given in the user's unit, one a row, as `targets` has read them.
 
-    def answers(self, X: Any) -> Iterator[PredictiveDistribution]:
+    def answers(self, X: Any, exposure: Floats | None = None) -> Iterator[PredictiveDistribution]:
         """Yield the predictive distributions of rows, in pieces of at most `PIECE`."""
+        start = 0
         for x in self.inputs.tensors(X, PIECE):
-            yield self._answer([self._see(x)])
+            yield self._answer([self._see(x)], None if exposure is None else exposure[start : start + len(x)])
+            start += len(x)
 
-    def answer(self, X: Any) -> PredictiveDistribution:
+    def answer(self, X: Any, exposure: Floats | None = None) -> PredictiveDistribution:
         """Return the predictive distributions of all rows."""
-        return self._answer([self._see(x) for x in self.inputs.tensors(X, PIECE)])
+        return self._answer([self._see(x) for x in self.inputs.tensors(X, PIECE)], exposure)
 
-    def answer_encoded(self, x: Tensor) -> PredictiveDistribution:
+    def answer_encoded(self, x: Tensor, exposure: Floats | None = None) -> PredictiveDistribution:
         """Return the predictive distributions of rows that `inputs` has encoded."""
-        return self._answer([self._see(part) for part in x.split(PIECE)])
+        return self._answer([self._see(part) for part in x.split(PIECE)], exposure)
 
     def answer_without_evidence(self) -> PredictiveDistribution:
-        """Return what the prior alone predicts, as one row."""
+        """Return what the prior alone predicts, as one row, of average exposure if rows have exposures."""
         prior = self.network.prior
         chi = prior.wide()[0][None, : self.family.n_statistics]
         return self._answer([self.family.evidence(chi, torch.full((1,), -torch.inf))])
@@ -103,12 +113,12 @@ class Model:
         return self.network.see(x.to(parameter.device, parameter.dtype))
 
     @torch.no_grad()
-    def _answer(self, parts: list[Evidence]) -> PredictiveDistribution:
+    def _answer(self, parts: list[Evidence], exposure: Floats | None = None) -> PredictiveDistribution:
         totals = [self.network.update(part).wide() for part in parts]
         chi, log_n = (found[0] if len(found) == 1 else torch.cat(found) for found in zip(*totals, strict=True))
         log_evidence = torch.cat([part.log_n for part in parts])
         chi = chi[..., : self.family.n_statistics]
-        return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, self.calibration)
+        return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, self.calibration, exposure)
 
     def watch(self, level: float = LEVEL) -> Watch:
         """Return what watches answers for drift from the rows that were held out in training."""
@@ -133,7 +143,7 @@ class Model:
     @property
     def members(self) -> list[NaturalPosteriorNetwork]:
         """The networks of an ensemble; the network itself if there is one."""
-        return [self.network] if isinstance(self.network, NaturalPosteriorNetwork) else list(self.network.members)  # type: ignore[arg-type]
+        return members_of(self.network)
 
     def member(self, i: int) -> Self:
         """Return a model with one network of an ensemble.
@@ -168,12 +178,13 @@ class Model:
 
         Args:
             encoded: The rows, as `inputs` encodes them.
-            y: Their targets, as numbers.
+            y: Their targets, as numbers, with their exposures if they have some.
             conformal: Whether intervals are to be calibrated, too.
         """
-        known, parts, scores = self.targets.as_known(y), [], []
+        known, exposure, parts, scores = self.targets.as_known(y), self.targets.exposures(y), [], []
         for start in range(0, len(y), PIECE):
-            part = self.answer_encoded(encoded[start : start + PIECE])
+            some = None if exposure is None else exposure[start : start + PIECE]
+            part = self.answer_encoded(encoded[start : start + PIECE], some)
             parts.append(part.log_evidence)
             found = part.conformal_scores(known[start : start + PIECE]) if conformal else None
             if conformal and found is None:

@@ -74,7 +74,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         ],
         baseline=baseline_words(model),
         second=str(model.classes_[1]) if "precision" in found else None,
-        rows=story.least_trusted(model, X, facts),
+        rows=story.least_trusted(model, model.model_.targets.without_exposures(X), facts),
         is_table=model.inputs_.kind == "table",
         matrix=_matrix(facts),
         pairs=[(str(a), str(b), n) for a, b, n in story.confusions(facts)[:_CONFUSIONS]],

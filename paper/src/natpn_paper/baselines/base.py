@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, TypedDict, Unpack, cast, get_args
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from natpn import parallel
@@ -219,19 +220,19 @@ class Baseline(DataEstimator):
         raw: Tensor = self.network_(x.to(parameter.device, parameter.dtype)).double().cpu()
         return raw
 
-    def _raws(self, X: Any) -> Iterator[Tensor]:
-        rows = self._rows(X)
+    def _raws(self, X: Any, exposure: ArrayLike | None = None) -> Iterator[Tensor]:
+        rows, _ = self._exposed_rows(X, exposure)  # which refuses exposures
         for x in self.inputs_.tensors(rows, PIECE):
             yield self._raw(x)
 
-    def answers(self, X: Any) -> Iterator[BaselineDistribution]:
+    def answers(self, X: Any, exposure: ArrayLike | None = None) -> Iterator[BaselineDistribution]:
         """Yield the predictive distributions of rows, in pieces of a few thousand."""
-        for raw in self._raws(X):
+        for raw in self._raws(X, exposure):
             yield self._distribution(raw)
 
-    def predict_dist(self, X: Any) -> BaselineDistribution:
+    def predict_dist(self, X: Any, exposure: ArrayLike | None = None) -> BaselineDistribution:
         """Return the predictive distribution of each row, with its uncertainties."""
-        return self._distribution(torch.cat(list(self._raws(X)), -2))
+        return self._distribution(torch.cat(list(self._raws(X, exposure)), -2))
 
     def score_samples(self, X: Any) -> Floats:
         """Return minus the epistemic uncertainty of each row: higher is more familiar."""
