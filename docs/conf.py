@@ -41,7 +41,7 @@ html_theme = "furo"
 html_title = f"natpn {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 html_copy_source = False
 pygments_style, pygments_dark_style = "friendly", "monokai"
 
@@ -69,11 +69,21 @@ def _is_of_others(app: Any, what: str, name: str, value: object, skip: bool, opt
 
 
 def _mend(app: Any, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Escape what reStructuredText would read as a name: |x| in a formula, and the end of family_, an attribute."""
-    lines[:] = [
-        line if ">>>" in line else re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line.replace("|", r"\|"))
-        for line in lines
-    ]
+    """Turn what a docstring means into reStructuredText, which would read it otherwise.
+
+    |x| in a formula is no substitution, the attribute family_ is no link, and an indented block of a module's docstring
+    is code, as in Markdown.
+    """
+    mended: list[str] = []
+    for line in lines:
+        starts = what == "module" and line.startswith("    ") and not (mended and mended[-1])
+        before = next((other for other in reversed(mended) if other), "    ")
+        if starts and not before.startswith((" ", "-", "::")):
+            mended += ["::", ""]
+        mended.append(
+            line if ">>>" in line or (what == "module" and line.startswith("    ")) else line.replace("|", r"\|")
+        )
+    lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in mended]
 
 
 def setup(app: Any) -> None:

@@ -5,6 +5,7 @@ import doctest
 import importlib.util
 import inspect
 import io
+import os
 import pkgutil
 import re
 from pathlib import Path
@@ -13,16 +14,25 @@ import pytest
 
 import natpn
 import natpn_paper
+from printed import says_the_same
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WALKS = ("tutorial.md",)  # commands and Python by turns, which tests/cli/test_docs.py runs
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name not in WALKS), *GALLERY]
 MODULES = [m.name for p in (natpn, natpn_paper) for m in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]
 
 
 def pages():
-    """All, those that fit several models or export one marked as slow."""
-    slow = ("estimators.md", "export.md")
-    return [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in slow else []) for page in PAGES]
+    """All, those that fit several models, export one or need real data marked as slow."""
+    data = os.environ.get("NATPN_DATA", "")
+    needs = pytest.mark.skipif(not (Path(data) / "arena").is_dir(), reason="NATPN_DATA has no arena")
+    slow = {page: [] for page in PAGES if page.name in ("estimators.md", "export.md", "which-number.md")}
+    slow |= {page: [needs] for page in GALLERY}
+    return [
+        pytest.param(page, id=page.name, marks=[pytest.mark.slow, *slow[page]] if page in slow else [])
+        for page in PAGES
+    ]
 
 
 @pytest.mark.parametrize("page", pages())
@@ -33,14 +43,6 @@ def test_python_blocks_print_the_text_block_behind_them(page):
         with contextlib.redirect_stdout(out):
             exec(compile(code, str(page), "exec"), namespace)
         assert not printed or says_the_same(out.getvalue(), printed), out.getvalue()
-
-
-def says_the_same(got: str, printed: str) -> bool:
-    """Compare texts; numbers may differ by a tenth, since a trained model differs between kinds of machines."""
-    number = r"-?\d+\.?\d*"
-    words = [re.sub(r" +", " ", re.sub(number, "#", text)) for text in (got, printed)]
-    values = [[float(x) for x in re.findall(number, text)] for text in (got, printed)]
-    return words[0] == words[1] and values[0] == pytest.approx(values[1], rel=0.1, abs=0.05)
 
 
 def test_texts_are_compared_with_tolerance_for_numbers_alone():
@@ -72,8 +74,12 @@ def test_links_that_lead_nowhere_are_found(tmp_path):
 
 
 def check_links():
-    """Return the tool, which is in no package."""
-    spec = importlib.util.spec_from_file_location("check_links", ROOT / "tools" / "check_links.py")
+    return tool("check_links")
+
+
+def tool(name):
+    """Return a tool, which is in no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -100,6 +106,14 @@ def test_the_readme_shows_the_demo():
 def test_the_readme_lists_every_family():
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert rows == list(natpn.families.FAMILIES)
+
+
+def test_the_gallery_is_whole():
+    names = {page.stem for page in GALLERY} - {"index"}
+    assert names == set(tool("gallery").PAGES)
+    assert names == {path.stem for path in (ROOT / "docs" / "gallery" / "figures").glob("*.svg")}
+    index = (ROOT / "docs" / "gallery" / "index.md").read_text()
+    assert all(f"]({name}.md)" in index and f"\n{name}\n" in index for name in names)
 
 
 def test_the_citation_is_of_this_version():
