@@ -6,7 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,32 +19,33 @@ CSV = {"content-type": "text/csv"}
 
 
 @contextmanager
-def server_process(files: int = 20_000) -> Iterator[tuple[str, int]]:
+def server_process(files: int = 20_000, **options: Any) -> Iterator[tuple[str, int]]:
     """Start a server that may have so many files open, if the system allows it; give its address and process number.
 
-    It is a copy of this process, which has imported torch.
+    It is a copy of this process, which has imported torch; options are those of `natpn.serve.run`.
     """
     told, tell = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
         pid = os.fork()
     if pid == 0:
-        _serve(files, tell)
+        _serve(files, tell, options)
     os.close(tell)
     try:
         with os.fdopen(told) as lines:
             yield lines.readline().partition(" at ")[2].partition("/ (")[0], pid
     finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        with suppress(ChildProcessError, ProcessLookupError):  # a test has waited for its end
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
-def _serve(files: int, tell: int) -> NoReturn:
+def _serve(files: int, tell: int, options: dict[str, Any]) -> NoReturn:
     try:
         sys.stdout = os.fdopen(tell, "w", buffering=1)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
-        natpn.serve.run(MODEL, port=0)
+        natpn.serve.run(MODEL, port=0, **options)
     finally:
         os._exit(1)
 

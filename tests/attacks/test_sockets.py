@@ -12,8 +12,7 @@ import pytest
 import natpn
 from attacks.served import JSON, MODEL, ROW, server_process
 from natpn.model import Model
-from natpn.serve import app as app_module
-from natpn.serve import create_app, gate, server
+from natpn.serve import bodies, create_app, gate, server
 from natpn.serve.server import Connection
 from serve.serving import serving
 
@@ -101,7 +100,7 @@ def test_a_second_head_that_does_not_come(model, monkeypatch, tally):
 
 
 def test_a_body_that_trickles(model, monkeypatch, tally):
-    monkeypatch.setattr(app_module, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.3)
     with serving(create_app(model), http=Connection) as address, connected(address) as (connection,):
         connection.sendall(POST % 1_000_000)
         assert seconds_until_closed(connection, b" ") < 3

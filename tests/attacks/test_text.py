@@ -21,7 +21,8 @@ from natpn.cli.model_files import SavedModel, prepare_batch
 from natpn.cli.reading import Reading, opened
 from natpn.cli.writing import Problem
 from natpn.serve import create_app
-from natpn.serve.request_rows import RequestError, TableReader
+from natpn.serve.request_rows import RequestError
+from natpn.serve.table_rows import TableReader
 from natpn.tabular import TableTransform
 from serve.serving import client_of
 
@@ -74,7 +75,7 @@ def by_json(saved, row):
 def by_csv_request(saved, row):
     text = io.StringIO(newline="")
     csv.writer(text).writerows([COLUMNS, row])
-    rows = TableReader(saved.table.columns, 10).csv(text.getvalue().encode())
+    rows = TableReader(saved.table.columns, 10).csv(text.getvalue().encode()).rows
     return saved.table.transform(np.array(rows, dtype=object))
 
 

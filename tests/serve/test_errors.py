@@ -7,8 +7,7 @@ import httpx
 import numpy as np
 import pytest
 
-from natpn.serve import app as app_module
-from natpn.serve import create_app
+from natpn.serve import bodies, create_app
 from serve.serving import client_of, row, serving
 
 JSON = {"content-type": "application/json"}
@@ -171,7 +170,7 @@ def test_too_large_a_body_in_chunks_without_a_length(small):
 
 
 def test_large_bodies_together_are_limited(classifier, monkeypatch):
-    monkeypatch.setattr(app_module, "HELD", 2)
+    monkeypatch.setattr(bodies, "HELD", 2)
     head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 900\r\n\r\n"
     with serving(create_app(classifier, max_body=1_000)) as address:
         place = (httpx.URL(address).host, httpx.URL(address).port)
@@ -189,7 +188,7 @@ def test_large_bodies_together_are_limited(classifier, monkeypatch):
 
 
 def test_a_body_that_never_comes(classifier, monkeypatch):
-    monkeypatch.setattr(app_module, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.2)
     head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
     with serving(create_app(classifier)) as address, socket.socket() as connection:
         connection.settimeout(10)

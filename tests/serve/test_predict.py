@@ -1,5 +1,6 @@
 """Answers are those of the model in process, whatever form the question has."""
 
+import copy
 import io
 import math
 
@@ -9,6 +10,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 from natpn import NatPNClassifier, NatPNRegressor
+from natpn.few_rows import MAX_ROWS
 from natpn.serve import create_app
 from serve.serving import client_of, flats, row
 
@@ -194,3 +196,18 @@ def test_intervals_of_another_coverage(client):
         answer = client.post(f"/predict?coverage={wrong}", json=row())
         assert answer.status_code == 422
         assert answer.json()["field"] == "coverage"
+
+
+def test_the_first_request_finds_all_prepared(regressor, monkeypatch):
+    """What is calculated once is calculated before the server listens."""
+    model = copy.copy(regressor.model_)
+    model.__dict__.pop("_quick", None)
+    sizes = []
+    answers = type(model).answers
+    monkeypatch.setattr(type(model), "answers", lambda self, X: sizes.append(len(X)) or answers(self, X))
+    estimator = copy.copy(regressor)
+    estimator.model_ = model
+    create_app(estimator)
+    assert "_quick" in model.__dict__
+    assert min(sizes) == 1
+    assert max(sizes) > MAX_ROWS  # which torch calculates

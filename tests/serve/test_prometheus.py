@@ -1,12 +1,15 @@
 """Metrics count what happened, and drift shows."""
 
+import platform
 import re
+from importlib.metadata import version
 
+import numpy as np
 import pytest
 
 from natpn.model import DriftAlarm
 from natpn.serve import create_app
-from natpn.serve.gate import MEMORY, Metrics, RunningMean
+from natpn.serve.metrics import MEMORY, Metrics
 from serve.serving import client_of, row
 
 
@@ -55,22 +58,101 @@ def test_drift_raises_the_alarm(regressor):
     assert got["natpn_drift_martingale"] > 100
 
 
-def test_latencies_fall_into_buckets():
-    metrics = Metrics(DriftAlarm())
+def test_latencies_and_rows_fall_into_buckets():
+    metrics = Metrics(["/predict"], DriftAlarm())
     for seconds in (0.0005, 0.001, 0.002, 99.0):
-        metrics.request("/predict", 200, seconds)
-    got = values(metrics.text(0))
+        metrics.begin()
+        metrics.end("/predict", 200, seconds)
+    for count in (1, 3, 200_000):
+        metrics.rows([answer()] * count)
+    got = values(metrics.text())
     bucket = 'natpn_request_seconds_bucket{{path="/predict",le="{}"}}'
     assert [got[bucket.format(bound)] for bound in ("0.001", "0.0025", "10.0", "+Inf")] == [2, 3, 3, 4]
+    bucket = 'natpn_request_rows_bucket{{le="{}"}}'
+    assert [got[bucket.format(bound)] for bound in ("1", "2", "5", "100000", "+Inf")] == [1, 1, 2, 2, 3]
+    assert got["natpn_request_rows_sum"] == 200_004
 
 
-def test_the_running_mean_forgets():
-    mean = RunningMean()
-    mean.add(10.0, 10)
-    mean.add(0.0, 10)
-    assert mean.value == pytest.approx(0.5)
+def answer(novel=False, familiarity=1.0):
+    return {"novel": novel, "familiarity": familiarity, "epistemic": 0.0}
+
+
+def test_running_means_forget():
+    metrics = Metrics([], DriftAlarm())
+    metrics.rows([answer(True)] * 10)
+    metrics.rows([answer(False)] * 10)
+    assert values(metrics.text())["natpn_novel_share"] == pytest.approx(0.5)
     for _ in range(10 * MEMORY):
-        mean.add(0.25, 1)
-    assert mean.value == pytest.approx(0.25, abs=1e-3)
-    mean.add(7.0 * 5 * MEMORY, 5 * MEMORY)
-    assert mean.value == 7.0
+        metrics.rows([answer(familiarity=0.25)])
+    got = values(metrics.text())
+    assert got["natpn_familiarity_mean"] == pytest.approx(0.25, abs=1e-3)
+    assert got["natpn_novel_share"] == pytest.approx(0, abs=1e-3)
+    metrics.rows([answer(familiarity=0.75)] * 5 * MEMORY)
+    assert values(metrics.text())["natpn_familiarity_mean"] == 0.75
+
+
+def test_what_workers_count_is_added_up():
+    metrics = Metrics(["/predict"], DriftAlarm(), workers=3)
+    for worker in range(3):
+        metrics.work_as(worker)
+        for _ in range(worker + 1):
+            metrics.begin()
+        metrics.end("/predict", 200, 0.01)
+        metrics.rows([answer(worker == 0, worker / 2)] * 10 * (worker + 1))
+        metrics.batch()
+    got = values(metrics.text())
+    assert got['natpn_requests_total{path="/predict",status="200"}'] == 3
+    assert got['natpn_request_seconds_count{path="/predict"}'] == 3
+    assert got["natpn_rows_total"] == got["natpn_request_rows_sum"] == 60
+    assert got["natpn_novel_rows_total"] == 10
+    assert got["natpn_novel_share"] == pytest.approx(10 / 60)
+    assert got["natpn_familiarity_mean"] == pytest.approx((20 * 0.5 + 30 * 1.0) / 60)
+    assert got["natpn_batches_total"] == 3
+    assert got["natpn_open_requests"] == 0 + 1 + 2
+    metrics.work_as(2)  # after the third has died
+    assert values(metrics.text())["natpn_open_requests"] == 1
+
+
+def test_one_alarm_sees_the_rows_of_all_workers():
+    lot = np.random.default_rng(0)
+    reference, rows = lot.normal(size=500), lot.normal(size=600) - np.r_[np.zeros(300), np.full(300, 2.0)]
+    alone = DriftAlarm(reference).see(rows)
+    metrics = Metrics([], DriftAlarm(reference), workers=2)
+    for start in range(0, 600, 300):
+        metrics.work_as(start // 300)
+        metrics.rows([answer() | {"epistemic": -score} for score in rows[start : start + 300].tolist()])
+        metrics.drift.flush()
+    assert values(metrics.text())["natpn_drift_rows_total"] == 0  # the first process has not looked yet
+    metrics.drift.collect()
+    got = values(metrics.text())
+    assert got["natpn_drift_rows_total"] == 600
+    assert got["natpn_drift_alarm"] == alone.is_raised == 1
+    assert got["natpn_drift_martingale"] == pytest.approx(alone.value)
+
+
+def test_scores_that_no_one_takes_wait_but_do_not_fill_memory():
+    metrics = Metrics([], DriftAlarm(), workers=2)
+    for _ in range(50):
+        metrics.rows([answer()] * 10_000)
+    metrics.drift.collect()
+    assert 0 < metrics.drift.n_rows < 500_000
+    before = metrics.drift.n_rows
+    metrics.drift.flush()
+    metrics.drift.collect()
+    assert metrics.drift.n_rows > before
+
+
+def test_names_are_escaped():
+    text = Metrics([], DriftAlarm(), {"name": 'a"b\\c\nd'}).text()
+    assert 'natpn_model_info{name="a\\"b\\\\c\\nd"} 1\n' in text
+
+
+def test_the_build_and_the_model_are_named(client):
+    text = client.get("/metrics").text
+    assert f'natpn_build_info{{version="{version("natpn")}",python="{platform.python_version()}"}} 1' in text
+    assert 'natpn_model_info{name="model",version="",target=""} 1' in text
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            name, kind = line.split()[2:]
+            assert name.startswith("natpn_")
+            assert (kind == "counter") == name.endswith("_total")

@@ -70,17 +70,22 @@ class Group(click.Group):
     metavar="NAME",
     help="Another host name to answer to, such as that of a proxy. May be repeated.",
 )
-def serve_command(model: str, host: str, port: int, token: str | None, allow_hosts: tuple[str, ...]) -> None:
+@click.option(
+    "--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes answer, at the port."
+)
+@click.option("--access-log", is_flag=True, help="Write a line to standard output for each request.")
+def serve_command(model: str, token: str | None, **options: Any) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.
 
     \b
     Example:
       natpn serve rent --port 8000
+      NATPN_TOKEN=… natpn serve rent --host 0.0.0.0 --workers 4 --access-log
     """
     if token is None and "NATPN_TOKEN" in os.environ:
         # a token that was meant to be there and is not, as from a secret that was not found
         raise Problem("NATPN_TOKEN: expected a token, got an empty text; set it, or unset it to serve without one.")
-    part("natpn.serve", "run", "serve")(model, host=host, port=port, token=token, allow_hosts=allow_hosts)
+    part("natpn.serve", "run", "serve")(model, token=token, **options)
 
 
 @click.command("export", short_help="Write a model as ONNX.")

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 from natpn.choices import did_you_mean, listed
 from natpn.cli.writing import Problem, note, on_terminal
+from natpn.tabular.headers import column_names, separator_of
 from natpn.tabular.texts import PLAIN, Written
 
 if TYPE_CHECKING:  # it imports pyarrow, which help does not need
@@ -28,7 +29,6 @@ ROWS = 4096  # in a batch
 BLOCK = 1 << 23  # bytes of CSV that are parsed at once: the longest line
 PART = 1 << 20  # bytes that a stream reads at once
 _HEAD = 1 << 20  # bytes in which the header of a CSV file must end
-_SEPARATORS = ",;\t|"
 _NOT_UTF8 = "it is not UTF-8 text; say --encoding cp1252 if Windows wrote it, or save it as UTF-8."
 
 
@@ -248,7 +248,7 @@ def open_csv(
     if b"\x00" in head:
         raise Problem(f"{name} is a binary file; expected CSV, Parquet or Excel (.xlsx).")
     first = next((line for line in head.splitlines() if line.strip()), b"")
-    separator = max(_SEPARATORS, key=lambda s: re.sub(rb'"[^"]*"', b"", first).count(s.encode()))
+    separator = separator_of(first.decode("utf-8", "replace"))
     names, length = _read_header(name, head, separator)
     stream.read(length)
     return CSVFile(name, names, written, size, stream=stream, separator=separator, again=again)
@@ -274,11 +274,6 @@ def _read_header(name: str, head: bytes, separator: str) -> tuple[list[str], int
     if cells is None:
         raise Problem(f"{name} has no header and no rows; expected a CSV file with a header, or a Parquet file.")
     return column_names(cells), sum(map(len, used))
-
-
-def column_names(header: list[str]) -> list[str]:
-    """Return the names of columns; one without a name has the number of its place."""
-    return [cell.strip() or f"column_{place}" for place, cell in enumerate(header, 1)]
 
 
 @dataclass

@@ -94,8 +94,8 @@ def read_model(path: str) -> SavedModel:
     if not isinstance(read.estimator.inputs_, TableInputs):
         raise Problem(f"{path} is a model of images or other arrays; use natpn.load in Python.")
     notes = read.table or {}
-    dropped, written = tuple(notes.get("dropped", ())), Written.of_table(read.table)
-    return SavedModel(path, read.estimator, read.target, dropped, notes.get("fitted"), written, read.unit)
+    written = Written.of_table(read.table)
+    return SavedModel(path, read.estimator, read.target, read.dropped, notes.get("fitted"), written, read.unit)
 
 
 def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:

@@ -27,9 +27,10 @@ from typing import IO, Any
 import click
 
 from natpn.choices import did_you_mean, listed
-from natpn.cli.formats import PART, ROWS, Source, Stream, column_names, open_csv, open_parquet
+from natpn.cli.formats import PART, ROWS, Source, Stream, open_csv, open_parquet
 from natpn.cli.writing import Problem, note, system_errors
 from natpn.tabular.cells import text_of
+from natpn.tabular.headers import column_names
 from natpn.tabular.texts import PLAIN, Written
 
 _PARQUET, _GZIP, _ZIP = b"PAR1", b"\x1f\x8b", b"PK"

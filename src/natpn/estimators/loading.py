@@ -78,6 +78,12 @@ class Saved:
         return _text(self.table or {}, "target")
 
     @property
+    def dropped(self) -> tuple[str, ...]:
+        """The columns of the table that were left out."""
+        names = (self.table or {}).get("dropped")
+        return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+    @property
     def unit(self) -> str | None:
         """The unit of the target: what was said in the fit, or else what stood beside its numbers."""
         table = self.table or {}

@@ -1,32 +1,34 @@
 """The routes of the server, and how request bodies are read."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from sklearn.utils.validation import check_is_fitted
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from natpn.estimators.base import NatPNEstimator
 from natpn.serve import inference_protocol, openapi
-from natpn.serve.gate import GONE, PAGE, Gate, Metrics
+from natpn.serve.access_log import ROWS, AccessLog
+from natpn.serve.bodies import Bodies
+from natpn.serve.gate import GONE, PAGE, PATHS, Endpoint, Gate
 from natpn.serve.identity import Identity
 from natpn.serve.inference_protocol import InferenceProtocol
+from natpn.serve.metrics import Metrics
 from natpn.serve.predictor import COVERAGE, Batcher, Predictor
-from natpn.serve.request_rows import ArrayReader, Reader, RequestError, TableReader, as_json
+from natpn.serve.request_rows import ArrayReader, Reader, RequestError, as_json
+from natpn.serve.table_rows import TableReader
 from natpn.tabular.texts import PLAIN, Written, brief
 
 MAX_BODY = 16 * 2**20
 MAX_ROWS = 100_000
 MAX_CURVES = 100
-BODY_SECONDS = 30.0
-# All bodies in memory together may be this many times the limit of one.
-HELD = 16
 _LARGE_BODY = 2**16
 _MANY_ANSWERS = 1_000
 
@@ -40,7 +42,10 @@ def create_app(
     allow_hosts: Iterable[str] = (),
     written: Written = PLAIN,
     identity: Identity | None = None,
-) -> FastAPI:
+    dropped: Iterable[str] = (),
+    access_log: bool = False,
+    workers: int = 1,
+) -> "App":
     """Return the application that serves a fitted model.
 
     Args:
@@ -52,21 +57,27 @@ def create_app(
             every name is accepted: a page of another site that points its name here does not know the token.
         written: How a CSV writes values.
         identity: What the model is called, as in the paths of the Open Inference Protocol, and what it predicts.
+        dropped: Columns that were left out in training, which a CSV may have.
+        access_log: Whether to write a line to standard output for each request.
+        workers: How many processes, copies of this one, will answer.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
-    for argument, limit in (("max_body", max_body), ("max_rows", max_rows)):
+    for argument, limit in (("max_body", max_body), ("max_rows", max_rows), ("workers", workers)):
         if limit < 1:
             raise ValueError(f"{argument}: expected a limit of at least 1, got {limit}")
     check_is_fitted(model)
+    identity = identity or Identity()
     predictor = Predictor(model.model_)
-    batcher = Batcher(predictor.answers)
-    metrics = Metrics(model.model_.watch().novelty)
+    predictor.warm_up()
+    metrics = Metrics(PATHS, model.model_.watch().novelty, identity.labels(), workers)
+    batcher = Batcher(predictor.answers, counted=metrics.batch)
     bodies = Bodies(max_body)
     columns, shape = model.model_.inputs.columns, model.model_.inputs.shape
-    reader: Reader = ArrayReader(shape, max_rows) if columns is None else TableReader(columns, max_rows, written)
+    reader: Reader = ArrayReader(shape, max_rows)
+    if columns is not None:
+        reader = TableReader(columns, max_rows, written, {*dropped, identity.target or ""})
     hosts = tuple(allow_hosts)
-    identity = identity or Identity()
     about = identity.described() | predictor.about()
     protocol = InferenceProtocol(identity.name, about["natpn"], columns, shape, reader)
     described = protocol.metadata(model.model_.answer_without_evidence().records(COVERAGE)[0])
@@ -76,7 +87,8 @@ def create_app(
         yield
         batcher.close()
 
-    app = FastAPI(
+    app = App(
+        metrics,
         title="natpn",
         version=about["natpn"],
         description=openapi.DESCRIPTION,
@@ -84,13 +96,16 @@ def create_app(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.add_middleware(Gate, metrics=metrics, token=token, hosts=None if token and not hosts else hosts)
     app.add_exception_handler(RequestError, _refuse)
     app.add_exception_handler(ClientDisconnect, _leave)
     app.add_exception_handler(HTTPException, _refuse_path)
     bad = (401,) if token else ()
     plain = openapi.responses(*bad, schema={"type": "object"})
     of_model = openapi.responses(*bad, 404, schema={"type": "object"})
+
+    def count(request: Request, answers: Sequence[dict[str, Any]]) -> None:
+        metrics.rows(answers)
+        request.scope[ROWS] = len(answers)
 
     @app.post(
         "/predict",
@@ -103,10 +118,11 @@ def create_app(
     )
     async def predict(request: Request) -> Response:
         curve, coverage = _flag(request, "curve"), _coverage(request)
-        form = _content(request)
+        form, identifier = _content(request), request.query_params.get("id")
+        how = (form, [] if identifier is None else [identifier], request.query_params.getlist("drop"))
         async with bodies.read(request) as body:
             large = len(body) > _LARGE_BODY
-            rows, alone = await batcher.apart(reader.read, body, form) if large else reader.read(body, form)
+            rows, alone, kept = await batcher.apart(reader.read, body, *how) if large else reader.read(body, *how)
             if curve and len(rows) > MAX_CURVES:
                 message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
                 raise RequestError(413, message, "curve")
@@ -115,7 +131,9 @@ def create_app(
                 answers: Any = await batcher.apart(function, rows, coverage)
             else:
                 answers = await batcher.submit(rows)
-            metrics.rows(answers)
+            count(request, answers)
+            if identifier is not None:
+                answers = _named(answers, identifier, kept[identifier])
             if len(answers) > _MANY_ANSWERS:
                 return Response(await batcher.apart(_in_pieces, answers), media_type="application/json")
             return as_json(answers[0] if alone else {"rows": answers})
@@ -145,7 +163,7 @@ def create_app(
         responses=openapi.responses(*bad, schema={"type": "string"}, media="text/plain"),
     )
     async def metrics_(request: Request) -> Response:
-        return Response(metrics.text(batcher.batches), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/v2", summary="The server, by the Open Inference Protocol", response_model=None, responses=plain)
     async def server(request: Request) -> Response:
@@ -183,7 +201,7 @@ def create_app(
         async with bodies.read(request) as body:
             rows, asked = await batcher.apart(protocol.read, body)
             answers: Any = await batcher.submit(rows)
-            metrics.rows(answers)
+            count(request, answers)
             return as_json(await batcher.apart(protocol.answer, answers, asked))
 
     folder = files("natpn.serve") / "page"
@@ -191,40 +209,43 @@ def create_app(
         app.get(path, include_in_schema=False, response_model=None)(_static((folder / file).read_bytes(), media))
     if token:
         _describe_token(app)
+    app.close(token, None if token and not hosts else hosts, AccessLog() if access_log else None)
     return app
 
 
-class Bodies:
-    """Reads bodies of a limited number of bytes, in a limited time, and not too many at once."""
+class App(FastAPI):
+    """The application behind its gate.
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._held = limit, 0
+    Args:
+        metrics: Where requests are counted.
+        **options: Those of FastAPI.
+    """
 
-    @asynccontextmanager
-    async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield the body, and count its bytes while it is in use."""
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                if int(request.headers.get("content-length", "0")) > self._limit:
-                    raise self._too_large()
-                async for chunk in request.stream():
-                    size += len(chunk)
-                    self._held += len(chunk)
-                    if size > self._limit:
-                        raise self._too_large()
-                    if self._held > HELD * self._limit:
-                        raise RequestError(503, "Too many large requests are open. Try again in a second.")
-                    chunks.append(chunk)
-            yield b"".join(chunks)
-        except TimeoutError:
-            raise RequestError(408, f"The body did not arrive within {BODY_SECONDS:g} s. Send it again.") from None
-        finally:
-            self._held -= size
+    def __init__(self, metrics: Metrics, **options: Any) -> None:
+        super().__init__(**options)
+        self.metrics = metrics
+        self._gate: ASGIApp = super().__call__
 
-    def _too_large(self) -> RequestError:
-        return RequestError(413, f"A body may have {self._limit} bytes, this has more. Send it in several requests.")
+    def close(self, token: str | None, hosts: Iterable[str] | None, log: AccessLog | None) -> None:
+        """Put the gate before all routes that there are."""
+        endpoints: dict[tuple[str, str], Endpoint] = {
+            (method, route.path): route.endpoint
+            for route in self.routes
+            if isinstance(route, APIRoute) and not route.param_convertors
+            for method in route.methods or ()
+        }
+        self._gate = Gate(super().__call__, endpoints, self.metrics, token, hosts, log)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._gate(scope, receive, send)
+
+
+def _named(answers: Sequence[dict[str, Any]], name: str, texts: list[str]) -> list[dict[str, Any]]:
+    """Return answers with the texts of a column that names their rows."""
+    if name in answers[0]:
+        raise RequestError(422, f"id: an answer has a field {brief(name)} of its own. Rename the column.", "id")
+    return [{name: text, **answer} for text, answer in zip(texts, answers, strict=True)]
 
 
 def _content(request: Request) -> str:

@@ -34,6 +34,10 @@ class Identity:
         name = Path(directory).resolve().name
         return cls(name, saved.version, saved.created, saved.natpn, saved.target, saved.unit)
 
+    def labels(self) -> dict[str, str]:
+        """Return what tells models apart, for metrics."""
+        return {"name": self.name, "version": self.version or "", "target": self.target or ""}
+
     def described(self) -> dict[str, Any]:
         """Return it in the form of `GET /model`."""
         model = {"name": self.name, "version": self.version, "created": self.created, "natpn": self.natpn}

@@ -104,6 +104,20 @@ def predict_operation(
                 "description": "Probability with which the interval holds the target.",
                 "schema": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "default": 0.9},
             },
+            {
+                "name": "id",
+                "in": "query",
+                "required": False,
+                "description": "A column of a CSV that names the rows; answers have it as a field.",
+                "schema": {"type": "string"},
+            },
+            {
+                "name": "drop",
+                "in": "query",
+                "required": False,
+                "description": "Columns of a CSV to leave out.",
+                "schema": {"type": "array", "items": {"type": "string"}},
+            },
         ],
         "requestBody": {
             "required": True,

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from natpn.families import ScalarDistribution
+from natpn.few_rows import MAX_ROWS as FEW_ROWS
 from natpn.model import NOVEL, PIECE, ClassDistribution, Labels, Model, PredictiveDistribution
 from natpn.serve.request_rows import Row
 from natpn.tabular.number import is_year_or_code
@@ -59,6 +60,14 @@ class Predictor:
             for part in self._answers(rows)
             for record, curve, name in zip(part.records(coverage), curves(self._model, part), unusual, strict=False)
         ]
+
+    def warm_up(self) -> None:
+        """Answer a few rows in every way that there is, so that the first request takes no longer than others."""
+        columns = self._model.inputs.columns
+        row = np.zeros(self._model.inputs.shape) if columns is None else [None] * len(columns)
+        for count in (1, FEW_ROWS + 1):
+            self.answers([row] * count)
+        self.with_curves([row])
 
     def about(self) -> dict[str, Any]:
         """Describe the model: features with the values that a form may begin with, targets, and its training.
@@ -113,21 +122,26 @@ class Batcher:
     Args:
         function: Answers rows, one answer each. It must be safe in a thread.
         max_rows: The most rows of a batch. Larger requests run in a second thread.
+        counted: Called for each batch.
     """
 
-    def __init__(self, function: Callable[[Sequence[Row]], Sequence[Any]], max_rows: int = BATCH_ROWS) -> None:
-        self._function, self._max_rows = function, max_rows
+    def __init__(
+        self,
+        function: Callable[[Sequence[Row]], Sequence[Any]],
+        max_rows: int = BATCH_ROWS,
+        counted: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._function, self._max_rows, self._counted = function, max_rows, counted
         self._small, self._large = ThreadPoolExecutor(1, "natpn-batch"), ThreadPoolExecutor(1, "natpn-large")
         self._pending: list[_Request] = []
         self._arrived: asyncio.Event | None = None
         self._task: asyncio.Task[None] | None = None
         self._expected = 1
-        self.batches = 0
 
     async def submit(self, rows: Sequence[Row]) -> Sequence[Any]:
         """Return the answers to some rows, or raise what the function raises for these rows."""
         if len(rows) > self._max_rows:
-            self.batches += 1
+            self._counted()
             return await self.apart(self._function, rows)
         request = _Request(rows)
         self._pending.append(request)
@@ -153,7 +167,7 @@ class Batcher:
                 await self._linger()
             batch = self._take()
             self._expected = len(batch)
-            self.batches += 1
+            self._counted()
             for request, answer in await loop.run_in_executor(self._small, self._answer, batch):
                 if request.answer.done():  # its client has left
                     continue

@@ -8,21 +8,15 @@ request is answered meanwhile. So brackets and commas are counted first, which t
 have no more of them than its rows can need.
 """
 
-import csv
-import io
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
 from fastapi import Response
 from numpy.typing import NDArray
-
-from natpn.choices import nearest
-from natpn.tabular import Column
-from natpn.tabular.texts import PLAIN, Written, brief
 
 Row = Any
 """A list of values in the order of the columns, or an array."""
@@ -62,6 +56,20 @@ def as_json(content: Any, status: int = 200, headers: Mapping[str, str] | None =
     return Response(orjson.dumps(content, default=str), status, headers, "application/json")
 
 
+class Asked(NamedTuple):
+    """What a body asks.
+
+    Attributes:
+        rows: Its rows.
+        alone: Whether it is one row rather than a list.
+        kept: The texts of columns that are no features and were to be kept, by name.
+    """
+
+    rows: list[Row]
+    alone: bool
+    kept: dict[str, list[str]]
+
+
 class Reader(ABC):
     """Reads bodies.
 
@@ -75,9 +83,22 @@ class Reader(ABC):
     def __init__(self, max_rows: int, lists: int, values: int, least: int) -> None:
         self._max_rows, self._lists, self._values, self._least = max_rows, lists, values, least
 
-    def read(self, body: bytes, form: str) -> tuple[list[Row], bool]:
-        """Return the rows of a body, and whether it is one row rather than a list; the form is "json" or "csv"."""
-        return self.json(body) if form == "json" else (self.csv(body), False)
+    def read(self, body: bytes, form: str, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Asked:
+        """Return what a body asks.
+
+        Args:
+            body: The body.
+            form: "json" or "csv".
+            keep: Columns of a CSV that are kept beside the rows, such as one that names them.
+            drop: Columns of a CSV that are left out.
+        """
+        if form == "csv":
+            return self.csv(body, keep, drop)
+        for option, names in (("id", keep), ("drop", drop)):
+            if names:
+                message = f"{option}: it names a column of a CSV, and this is JSON, answered in the order of its rows."
+                raise RequestError(422, f"{message} Leave it out.", option)
+        return Asked(*self.json(body), {})
 
     def json(self, body: bytes) -> tuple[list[Row], bool]:
         """Return the rows of JSON, and whether they came as one row rather than as a list."""
@@ -107,8 +128,8 @@ class Reader(ABC):
         return _parse(body)
 
     @abstractmethod
-    def csv(self, body: bytes) -> list[Row]:
-        """Return the rows of a CSV with a header; an empty cell is a missing value."""
+    def csv(self, body: bytes, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Asked:
+        """Return what a CSV with a header asks; an empty cell is a missing value."""
 
     @abstractmethod
     def _row(self, data: Any, place: int | None) -> Row:
@@ -134,83 +155,6 @@ class Reader(ABC):
                 f"The body has more than {most} {what}, and {self._max_rows} rows of this model, which are answered at "
                 "once, need no more. Send rows as /openapi.json describes them, in several requests.",
             )
-
-
-class TableReader(Reader):
-    """Reads bodies for a model that was trained on a table.
-
-    Args:
-        columns: Its columns; a row is written as {"name":0,…} or longer.
-        max_rows: How many rows a request may have.
-        written: How a CSV writes values; JSON has the same units, but is plain otherwise.
-    """
-
-    def __init__(self, columns: list[Column], max_rows: int, written: Written = PLAIN) -> None:
-        self._columns, self._names = columns, [column.name for column in columns]
-        self._set = frozenset(self._names)
-        self._in_csv, self._in_json = written, Written(units=written.units)
-        super().__init__(max_rows, 1, len(columns), sum(len(name.encode()) + 5 for name in self._names) + 2)
-
-    def _row(self, data: Any, place: int | None) -> Row:
-        if type(data) is not dict:
-            raise RequestError(
-                422,
-                f"Expected an object with the features {_listed(self._names)}, got {brief(data)}. Send one row as "
-                '{"feature": value, …}, or many as {"rows": [{…}, {…}]}.',
-                row=place,
-            )
-        if data.keys() != self._set:
-            raise self._wrong_names(list(data), place)
-        return [_value(column, data[column.name], self._in_json, place) for column in self._columns]
-
-    def csv(self, body: bytes) -> list[Row]:
-        """Return the rows of a CSV with a header; an empty cell is a missing value."""
-        self._count(body, b",", FREE + (self._max_rows + 1) * self._values, "cells")
-        try:
-            text = body.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise RequestError(400, f"The CSV is not UTF-8 ({error}). Save it as UTF-8.") from None
-        # Not splitlines, which also divides cells, as at U+2028.
-        lines = csv.reader(io.StringIO(text, newline=""), strict=True)
-        try:
-            header = next(lines, [])
-            if len(header) != len(self._names) or set(header) != self._set:
-                raise self._wrong_names(header, None)
-            order = [(column, header.index(column.name)) for column in self._columns]
-            return list(self._rows(filter(None, lines), order))
-        except csv.Error as error:
-            raise RequestError(400, f"The CSV cannot be read, line {lines.line_num}: {error}.") from None
-
-    def _rows(self, lines: Iterable[list[str]], order: list[tuple[Column, int]]) -> Iterable[Row]:
-        place = -1
-        for place, cells in enumerate(lines):
-            if place >= self._max_rows:
-                raise self._too_many("more")
-            if len(cells) != len(order):
-                message = (
-                    f"Row {place} has {len(cells)} cells, but the header has {len(order)}. Quote cells with commas."
-                )
-                raise RequestError(422, message, row=place)
-            yield [_value(column, cells[where], self._in_csv, place) for column, where in order]
-        if place < 0:
-            raise RequestError(422, "The CSV has no rows below its header. Add at least one.")
-
-    def _wrong_names(self, names: list[str], place: int | None) -> RequestError:
-        row = "" if place is None else f" in row {place}"
-        given = frozenset(names)
-        unknown = [name for name in names if name not in self._set]
-        missing = [name for name in self._names if name not in given]
-        if unknown:
-            meant = nearest(unknown[0][:100], (missing or self._names)[:1000])
-            leave = "Leave it out." if len(unknown) == 1 else "Leave them out."
-            cure = f"Did you mean {brief(meant)}?" if meant else leave
-            message = f"Unknown features{row}: {_listed(unknown)}. {cure} The features are {_listed(self._names)}."
-            return RequestError(422, message, unknown[0], place)
-        if missing:
-            cure = "Add them, with null (in CSV: an empty cell) for what is not known."
-            return RequestError(422, f"Missing features{row}: {_listed(missing)}. {cure}", missing[0], place)
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        return RequestError(422, f"The column {brief(twice)} is there twice. Leave one out.", twice, place)
 
 
 class ArrayReader(Reader):
@@ -244,7 +188,7 @@ class ArrayReader(Reader):
             raise RequestError(422, "Expected finite numbers, got one that is too large for float64.", row=place)
         return values
 
-    def csv(self, body: bytes) -> list[Row]:
+    def csv(self, body: bytes, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Asked:
         """Raise: arrays have no CSV form."""
         raise RequestError(
             415, "This model takes arrays, which have no CSV form. Send nested lists as application/json."
@@ -260,23 +204,3 @@ def _parse(body: bytes) -> Any:
             cure = "JSON has no NaN and no Infinity: write null for a missing value."
         where = f"line {error.lineno} column {error.colno}"
         raise RequestError(400, f"The body is not JSON: {error.msg}, {where}. {cure}") from None
-
-
-def _value(column: Column, value: Any, written: Written, place: int | None) -> Any:
-    """Return a value of JSON or the text of a cell as the model takes it."""
-    try:
-        if type(value) is str:
-            return None if written.is_missing(value) else column.read_text(value, written)
-        return None if value is None else column.read_json(value)
-    except ValueError as error:
-        problem = str(error)
-        if type(value) is str:
-            problem = f"expected {column.expected}, but {error}. Correct it, or leave the cell empty (in JSON: null)."
-        where = "" if place is None else f" in row {place}"
-        raise RequestError(422, f"{brief(column.name)}{where}: {problem}", column.name, place) from None
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Return some names for a message, long ones shortened."""
-    first = ", ".join(map(brief, names[:10]))
-    return first + (f" and {len(names) - 10} more" if len(names) > 10 else "")

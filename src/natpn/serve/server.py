@@ -1,4 +1,4 @@
-"""The server process: one socket, one model, connections with limits, and an orderly end.
+"""The server: one model, one process or several, connections with limits, and an orderly end.
 
 A connection is closed if its request does not come in time, if the head of it is too large, or if its answer is not
 taken in time. If there are too many, the one that has kept the server waiting longest is closed; a request that is
@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
-import socket
+import os
 import sys
 from collections.abc import Iterable
 from os import PathLike
@@ -22,6 +22,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from natpn.estimators.loading import load_saved
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
 from natpn.serve.identity import Identity
+from natpn.serve.metrics import Metrics
+from natpn.serve.workers import Workers, check_workers, has_parent, listening
 from natpn.tabular.texts import Written
 
 HEAD_SECONDS = 5.0
@@ -47,6 +49,8 @@ def run(
     max_body: int = MAX_BODY,
     max_rows: int = MAX_ROWS,
     allow_hosts: Iterable[str] = (),
+    workers: int = 1,
+    access_log: bool = False,
 ) -> None:
     """Serve the model in a directory until SIGTERM or Ctrl-C, and print the address.
 
@@ -59,14 +63,18 @@ def run(
         max_rows: How many rows a request may have.
         allow_hosts: Names by which the server may be asked, besides addresses, localhost and `host`, as a proxy before
             it has one. With a token and no names here, every name will do.
+        workers: How many processes answer, at the same port. The model is loaded once.
+        access_log: Whether to write a line to standard output for each request.
 
     Raises:
         FileNotFoundError: If there is no model.
         ValueError: If the model cannot be read, or an argument is wrong.
         OSError: If the address is taken or is not one of this machine.
     """
+    check_workers(workers)
     hosts = tuple(allow_hosts)
     names = hosts if token and not hosts else (host, *hosts)
+    torch.set_num_threads(1)  # batches are small, and the other cores are left to others
     saved = load_saved(directory)
     app = create_app(
         saved.estimator,
@@ -76,32 +84,65 @@ def run(
         allow_hosts=names,
         written=Written.of_table(saved.table),
         identity=Identity.of(saved, directory),
+        dropped=saved.dropped,
+        access_log=access_log,
+        workers=workers,
     )
-    torch.set_num_threads(1)  # batches are small, and the other cores are left to others
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        http=Connection,
+        limit_concurrency=_connections(),
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+        timeout_keep_alive=_KEEP_ALIVE,
+    )
+    config.load()  # so that all is imported before there are copies
     sys.setswitchinterval(_TURN)
     gc.collect()
     gc.freeze()  # what exists now stays: collecting it again and again would stop the server for 100 ms each time
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=2048) as listener:
+    with listening(host, port, workers) as listeners:
         shown = f"[{host}]" if ":" in host else host
-        print(f"natpn serves {directory} at http://{shown}:{listener.getsockname()[1]}/ (Ctrl-C stops it)", flush=True)
+        address = f"http://{shown}:{listeners[0].getsockname()[1]}/"
+        by = f" with {workers} workers" if workers > 1 else ""
+        print(f"natpn serves {directory} at {address} (Ctrl-C stops it){by}", flush=True)
         if token is None and not _is_loopback(host):
             print(
                 "Anyone who reaches this address can ask: a token would ask who they are.", file=sys.stderr, flush=True
             )
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            http=Connection,
-            limit_concurrency=_connections(),
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            timeout_keep_alive=_KEEP_ALIVE,
-        )
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            if workers == 1:
+                uvicorn.Server(config).run(sockets=[listeners[0]])
+            else:
+                parent = os.getpid()
+                Workers(
+                    lambda listener: Worker(config, app.metrics, parent).run(sockets=[listener]),
+                    listeners,
+                    app.metrics,
+                    _SHUTDOWN_SECONDS + 10,
+                ).run()
         print("Stopped.", flush=True)
+
+
+class Worker(uvicorn.Server):
+    """One of several servers: it ends if the process that started it is gone, and sends what it saw to the alarm.
+
+    Args:
+        config: Its settings.
+        metrics: Where it counts.
+        parent: The process that started it.
+    """
+
+    def __init__(self, config: uvicorn.Config, metrics: Metrics, parent: int) -> None:
+        super().__init__(config)
+        self._metrics, self._parent = metrics, parent
+
+    async def on_tick(self, counter: int) -> bool:
+        """Say whether it is to end; called ten times a second."""
+        if counter % 10 == 0:
+            self._metrics.drift.flush()
+        return await super().on_tick(counter) or not has_parent(self._parent)
 
 
 class Connection(HttpToolsProtocol):
