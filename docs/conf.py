@@ -86,8 +86,21 @@ def _mend(app: Any, what: str, name: str, value: object, options: object, lines:
     lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w+)_:", r"\1\\_:", line) for line in mended]
 
 
+# As sources write them: NDArray[…] and ArrayLike.
+_ARRAY = re.compile(r"~?(?:numpy\.)?ndarray\[[^\[\]]*tuple\[[^\[\]]*\], [^\[\]]*dtype\[[^\[\]]*\]\]")
+_ARRAY_LIKE = re.compile(r"~?[\w.]*_Buffer \| .*_NestedSequence\[[^\[\]]*\]")
+
+
+def _shorten(app: Any, domain: str, kind: str, node: object) -> None:
+    """Show types of numpy by the names that sources have for them."""
+    for found in app.env.current_document.autodoc_annotations.values():
+        for name, text in found.items():
+            found[name] = _ARRAY_LIKE.sub("~numpy.typing.ArrayLike", _ARRAY.sub("~numpy.ndarray", text))
+
+
 def setup(app: Any) -> None:
-    """Rewrite links to what is beside this directory, and leave out what is not ours."""
+    """Have pages and docstrings mended as they are read."""
     app.connect("source-read", _read)
     app.connect("autodoc-skip-member", _is_of_others)
     app.connect("autodoc-process-docstring", _mend)
+    app.connect("object-description-transform", _shorten, priority=400)
