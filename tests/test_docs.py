@@ -38,11 +38,13 @@ def pages():
 @pytest.mark.parametrize("page", pages())
 def test_python_blocks_print_the_text_block_behind_them(page):
     namespace: dict[str, object] = {}
+    # Shares of some hundred real rows, in %, differ more than the numbers of generated ones.
+    allowed = {"rel": 0.3, "near": 10.0} if page in GALLERY else {}
     for code, printed in re.findall(r"```python\n(.*?)```(?:\s*```text\n(.*?)```)?", page.read_text(), re.DOTALL):
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             exec(compile(code, str(page), "exec"), namespace)
-        assert not printed or says_the_same(out.getvalue(), printed), out.getvalue()
+        assert not printed or says_the_same(out.getvalue(), printed, **allowed), out.getvalue()
 
 
 def test_texts_are_compared_with_tolerance_for_numbers_alone():
