@@ -6,7 +6,8 @@ import pytest
 from natpn.families import FAMILIES
 from natpn.model.inputs import evenly
 from natpn.report import figures, story
-from natpn.report.facts import LEVELS, Facts
+from natpn.report.facts import Facts
+from natpn.report.scores import LEVELS
 
 
 def facts(error, *, classes=None, **more):

@@ -47,6 +47,12 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
     show_default=True,
     help="The answer for rows unlike all others: what the targets as a whole say, or the paper's wide prior.",
 )
+@click.option(
+    "--calibrate",
+    type=click.Choice(["conformal"]),
+    help="Hold out rows to calibrate intervals, so that they hold exactly for rows like those of DATA.",
+)
+@click.option("--groups", metavar="COLUMN", help="With --calibrate: let them hold for each value of a column.")
 @click.option("--ensemble", "ensemble_size", type=click.IntRange(1), help="How many networks.  [default: 2]")
 @drop_option
 @click.option("--category", multiple=True, metavar="COLUMN", help="Read a column as names, not numbers. Repeatable.")
@@ -127,11 +133,17 @@ def fit_command(
         raise Problem("Options that say how values are written are for single files; leave them out.")
     if is_first_process():
         check_model_place(out, *data)
-    family = family or "auto"
+    family, groups = family or "auto", options["groups"]
+    if groups is not None and (options["calibrate"] is None or groups in (target, *drop)):
+        cure = "say --calibrate conformal, too" if options["calibrate"] is None else "name one to predict from"
+        raise Problem(f"--groups {groups}: expected a column by which intervals are calibrated; {cure}.")
     if in_files:
         rows = _rows_of_files(data, target, drop, category, said, most)
     else:
         rows = _rows_of_table(data[0], how, target, drop, category, said, family)
+    if groups is not None:
+        names = [*(rows.X.names if rows.in_files else rows.X.column_names)]
+        check_column("groups", groups, [name for name in names if name != target], data[0])
     if unit is not None:
         if rows.is_classes:
             raise Problem(f"--unit {unit}: {target!r} holds classes, which have no unit; leave the option out.")

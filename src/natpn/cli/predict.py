@@ -29,6 +29,7 @@ from natpn.cli.cluster import check_cluster, predict_on_cluster, ray_option
 from natpn.cli.formats import FileOfMany
 from natpn.cli.model_files import Request, SavedModel, check_categories
 from natpn.cli.reading import Reading, are_many, drop_option, is_glob, opened, reading_options
+from natpn.cli.shifted import adapted, shifted_option
 from natpn.cli.writing import (
     PREDICTIONS,
     Problem,
@@ -97,6 +98,7 @@ def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -
 @click.option(
     "--shard", metavar="I/N", callback=_read_shard, help="Predict every N-th file from the I-th, counted from 0."
 )
+@shifted_option
 @ray_option
 def predict_command(
     model: str,
@@ -106,6 +108,7 @@ def predict_command(
     form: str | None,
     jobs: int | None,
     shard: tuple[int, int] | None,
+    shifted_to: str | None,
     ray: str | None,
     **asked: Any,
 ) -> None:
@@ -123,6 +126,7 @@ def predict_command(
     Example:
       natpn predict rent new.csv --id flat --out predictions.csv
       cat new.csv | natpn predict rent - | head
+      natpn predict rent new.csv --shifted-to new.csv --out predictions.csv
       natpn predict rent flats/ --out predictions/ --jobs 4
       natpn predict /shared/rent /shared/flats/ --id flat --out /shared/predictions/ --ray auto
     """
@@ -132,6 +136,10 @@ def predict_command(
         if shard is not None:
             raise Problem("--shard: the cluster divides the rows itself; leave --shard or --ray out.")
     if ray is not None or are_many(data):
+        if shifted_to is not None:
+            raise Problem(
+                "--shifted-to: it is for one file; in Python, model.adapt(X).save(…) writes a model for many files."
+            )
         if form == "csv":
             raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
         worker, saved = Worker(model, request, how), request.read_model(model)
@@ -145,9 +153,13 @@ def predict_command(
     for option, value in (("jobs", jobs), ("shard", shard)):
         if value is not None:
             raise Problem(f"--{option}: {data[0]} is one file, and this is for many; leave the option out.")
-    check_output(out, PREDICTIONS, model, data[0])
+    if shifted_to == data[0] == "-":
+        raise Problem("--shifted-to -: standard input cannot be read twice; write it to a file.")
+    check_output(out, PREDICTIONS, model, data[0], shifted_to)
     saved = request.read_model(model)
     request.check(saved)
+    if shifted_to is not None:
+        saved = adapted(saved, shifted_to, how, request)
     as_parquet = form == "parquet" if form else Path(out).suffix in (".parquet", ".pq")
     with opened(data[0], how, saved.written) as source:
         request.match(saved, source)  # before the output is begun

@@ -6,6 +6,7 @@ answers.
 """
 
 import copy
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral, Real
@@ -24,12 +25,14 @@ from natpn.choices import check_choice
 from natpn.densities import Density
 from natpn.encoders.base import EncoderChoice
 from natpn.estimators.building import build, is_paper
-from natpn.estimators.data_estimator import DataEstimator, Floats
+from natpn.estimators.data_estimator import Floats
+from natpn.estimators.in_use import InUse
 from natpn.estimators.rows import Prepared
 from natpn.estimators.saving import save
 from natpn.evidence import Evidence
 from natpn.families import SupportError
-from natpn.model import LEVEL, Calibration, Model, Network, PredictiveDistribution, Watch
+from natpn.model import LEVEL, Model, Network, PredictiveDistribution, Watch
+from natpn.model.calibration import ENOUGH
 from natpn.network.default import ACTIVATION
 
 if TYPE_CHECKING:
@@ -38,11 +41,10 @@ if TYPE_CHECKING:
 _NETWORKS = 2  # for tables: more accurate than one, in 1.3 times the time at 3,000 rows
 
 
-class NatPNEstimator(DataEstimator):
+class NatPNEstimator(InUse):
     """Base class of the estimators."""
 
     # Set by fit.
-    model_: Model
     held_out_rows_: tuple[Tensor, NDArray[Any], NDArray[Any] | None]  # encoded, targets, and by which network, or all
     held_out_exposure_: Floats | None
 
@@ -63,6 +65,7 @@ class NatPNEstimator(DataEstimator):
         patience: int | None = None,
         validation_fraction: float = 0.2,
         calibrate: str | None = None,
+        groups: str | int | None = None,
         device: str | None = None,
         checkpoint_dir: str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -82,6 +85,7 @@ class NatPNEstimator(DataEstimator):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.calibrate = calibrate
+        self.groups = groups
         self.device = device
         self.checkpoint_dir = checkpoint_dir
         self.random_state = random_state
@@ -113,9 +117,17 @@ class NatPNEstimator(DataEstimator):
             self._fit(replace(rows, some=found.some), seed)
 
     def _fit(self, data: Prepared, seed: int) -> None:
+        groups = None if self.groups is None else self.inputs_.groups_by(self.groups)  # before time is spent
         model = self._train(data.train, data.validation, seed).with_example(data.some)
         if data.folds is None:
-            self._set_model(model.calibrated(data.x, data.y, conformal=self.calibrate is not None))
+            self._set_model(model.calibrated(data.x, data.y, self.calibrate is not None, groups))
+            if groups is not None and self.calibration_.largest_group < ENOUGH:
+                warnings.warn(
+                    f"groups: the largest group of {self.groups!r} has {self.calibration_.largest_group} calibration "
+                    f"rows, fewer than {ENOUGH}, so all groups share one calibration: give more rows, or a larger "
+                    "validation_fraction",
+                    stacklevel=2,
+                )
         else:
             self._set_model(model.calibrated_by_folds(data.x, data.folds))
         used = slice(None) if data.folds is None else (data.folds >= 0).numpy()
@@ -156,11 +168,6 @@ class NatPNEstimator(DataEstimator):
         return self.model_.history
 
     @property
-    def calibration_(self) -> Calibration:
-        """What held-out rows showed."""
-        return self.model_.calibration
-
-    @property
     def n_networks_(self) -> int:
         """How many networks there are."""
         return len(self.model_.members)
@@ -188,6 +195,10 @@ class NatPNEstimator(DataEstimator):
         if not isinstance(fraction, Real) or not 0 < fraction < 1:
             raise ValueError(f"validation_fraction: expected a share between 0 and 1, got {fraction!r}")
         check_choice("calibrate", "conformal" if self.calibrate is None else self.calibrate, ["conformal"])
+        if self.groups is not None and self.calibrate is None:
+            raise ValueError(
+                f'groups: expected calibrate="conformal" with it, got groups={self.groups!r} alone: give both or none'
+            )
 
     def _build(
         self,

@@ -102,6 +102,9 @@ class NatPNClassifier(ClassTargets, NatPNEstimator):
             hold out other rows: every row is held out once if there are enough of them; two to four hold out down to
             half of that share each, as long as it is 300 rows.
         calibrate: "conformal" sets half of the held-out rows aside, so that sets and `novelty_p` hold exactly.
+        groups: A column of X, by name or number, by whose values sets are calibrated: each value with 20 calibration
+            rows or more has sets that hold for its rows alone. Rarer values, and those that are new, share one
+            calibration. It needs calibrate="conformal".
         device: "cpu", "cuda", "auto".
         checkpoint_dir: Where to write checkpoints, and to go on from.
         random_state: The seed.

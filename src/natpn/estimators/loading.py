@@ -137,8 +137,12 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], encoder: nn.Mod
     if config["feature_names_in"]:
         model.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
     network = build_network(model, tensors, config["n_rows"], config["n_networks"], config["activation"])
-    scores = tensors.get("calibration.scores")
-    calibration = Calibration(tensors["calibration.log_evidence"].numpy(), None if scores is None else scores.numpy())
+    arrays = {name.removeprefix("calibration."): t.numpy() for name, t in tensors.items() if "calibration." in name}
+    groups = None if model.groups is None else model.inputs_.groups_by(model.groups)
+    try:
+        calibration = Calibration.from_arrays(arrays, groups)
+    except ValueError as error:
+        raise _damaged(str(error)) from None
     loaded = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], calibration)
     model.model_ = replace(loaded, example=config.get("example"))
     return model
@@ -326,8 +330,6 @@ def _check_tensors(tensors: dict[str, Tensor]) -> None:
         bad = tensor.isnan() if calibration else ~tensor.isfinite()
         if bool(bad.any()):
             raise _damaged(f"the tensor {name} has {int(bad.sum())} numbers that are NaN or infinite")
-        if calibration and (tensor.ndim != 1 or bool((tensor[1:] < tensor[:-1]).any())):
-            raise _damaged(f"the tensor {name} is not a sorted list")
 
 
 def _check_model(model: NatPNEstimator) -> None:

@@ -206,6 +206,9 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
             half of that share each, as long as it is 300 rows.
         calibrate: "conformal" sets half of that share aside for this alone, so that intervals and `novelty_p` hold
             exactly.
+        groups: A column of X, by name or number, by whose values intervals are calibrated: each value with 20
+            calibration rows or more has intervals that hold for its rows alone. Rarer values, and those that are
+            new, share one calibration. It needs calibrate="conformal".
         device: "cpu", "cuda", "auto".
         checkpoint_dir: Where to write checkpoints, and to go on from.
         random_state: The seed.
@@ -247,6 +250,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
         patience: int | None = None,
         validation_fraction: float = 0.2,
         calibrate: str | None = None,
+        groups: str | int | None = None,
         device: str | None = None,
         checkpoint_dir: str | PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -267,6 +271,7 @@ class NatPNRegressor(NumberTargets, NatPNEstimator):
             patience=patience,
             validation_fraction=validation_fraction,
             calibrate=calibrate,
+            groups=groups,
             device=device,
             checkpoint_dir=checkpoint_dir,
             random_state=random_state,

@@ -68,9 +68,8 @@ def _tensors(model: Model) -> dict[str, torch.Tensor]:
     # Weights were trained in float32 and widened; narrowing them is exact. The prior is wide from the start.
     narrow = {k: t.float() if t.dtype == torch.float64 and "prior" not in k else t for k, t in tensors.items()}
     tensors = {k: n if torch.equal(n.to(tensors[k].dtype), tensors[k]) else tensors[k] for k, n in narrow.items()}
-    tensors["calibration.log_evidence"] = torch.from_numpy(model.calibration.log_evidence)
-    if model.calibration.scores is not None:
-        tensors["calibration.scores"] = torch.from_numpy(model.calibration.scores)
+    for name, values in model.calibration.to_arrays().items():
+        tensors[f"calibration.{name}"] = torch.from_numpy(np.ascontiguousarray(values))
     return tensors
 
 

@@ -14,7 +14,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from natpn.families import CategoricalDistribution, Distribution, Posterior, ScalarDistribution
-from natpn.model.calibration import NOVEL, Calibration, check_coverage
+from natpn.model.calibration import NOVEL, Calibration, LocalCalibration, check_coverage
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Callable[[], NDArray[Any]]]
@@ -34,9 +34,11 @@ class Predictive:
         calibration: What held-out rows showed; nothing if None.
     """
 
-    def __init__(self, predictive: Distribution, calibration: Calibration | None = None) -> None:
+    def __init__(self, predictive: Distribution, calibration: Calibration | LocalCalibration | None = None) -> None:
         self.predictive = predictive
-        self._calibration = Calibration(np.zeros(0)) if calibration is None else calibration
+        self._calibration: Calibration | LocalCalibration = (
+            Calibration(np.zeros(0)) if calibration is None else calibration
+        )
 
     def __len__(self) -> int:
         return int(self.predictive.batch_shape[0])
@@ -93,13 +95,33 @@ class Predictive:
         calibration rows do if the model was fitted with calibrate="conformal".
         """
         check_coverage(coverage)
+        half = np.minimum(self._half(coverage), 0.5)
+        found = self._scalar("interval").icdf(torch.from_numpy(np.stack([0.5 - half, 0.5 + half])))
+        return as_floats(found.T)
+
+    def limits(self, coverage: float) -> Floats:
+        """Return the conformal threshold of each row; inf if its interval or set holds everything.
+
+        Raises:
+            ValueError: Without conformal calibration.
+        """
+        found = self._calibration.threshold(coverage)
+        if found is None:
+            raise ValueError('limits: expected a model with calibrate="conformal", got one without: fit it with that')
+        return np.broadcast_to(found, (len(self),))
+
+    def within(self, y: ArrayLike, coverages: Iterable[float]) -> NDArray[np.bool_]:
+        """Return whether each target is in its interval of each coverage, (rows, k)."""
+        values = np.asarray(y, float)
+        below = self.cdf(values - 1) if self._scalar("interval").target.discrete else None
+        scores = distance_from_median(self.cdf(values), below)
+        return np.stack([scores <= self._half(coverage) + _TIE for coverage in coverages], 1)
+
+    def _half(self, coverage: float) -> Floats:
+        """Return the probability between the median and an end of the interval, (rows,) or (1,)."""
         half = self._calibration.threshold(coverage)
-        if half is None:
-            half = coverage / 2
-        elif self._scalar("interval").target.discrete:
-            half += _TIE
-        half = min(half, 0.5)
-        return self.quantile([0.5 - half, 0.5 + half])
+        tie = _TIE if self._scalar("interval").target.discrete else 0.0
+        return np.atleast_1d(coverage / 2 if half is None else half + tie)
 
     def equally_likely(self) -> Floats:
         """Return values of equal probability, (rows, K), for `natpn.metrics.crps`: quantiles, or draws of counts.
@@ -227,7 +249,7 @@ class ClassPredictive(Predictive):
             inside = np.zeros(p.shape, bool)
             np.put_along_axis(inside, order, before < coverage, 1)
         else:
-            inside = 1 - p <= limit + _TIE
+            inside = 1 - p <= np.reshape(limit, (-1, 1)) + _TIE
         inside[np.arange(len(p)), p.argmax(1)] = True
         return inside
 
@@ -258,7 +280,7 @@ class PredictiveDistribution(Predictive):
         posterior: Posterior[Any],
         log_evidence: Tensor,
         prior_log_n: float,
-        calibration: Calibration,
+        calibration: Calibration | LocalCalibration,
         trials: float | None = None,
     ) -> None:
         self.posterior = posterior

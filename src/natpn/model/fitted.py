@@ -9,19 +9,22 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from natpn.evidence import Evidence
 from natpn.families import Family
 from natpn.few_rows import MAX_ROWS
 from natpn.model.answers import PredictiveDistribution
-from natpn.model.calibration import Calibration
+from natpn.model.calibration import Calibration, LocalCalibration, Numbers
 from natpn.model.drift import LEVEL, Watch
+from natpn.model.groups import Groups
 from natpn.model.inputs import Inputs
+from natpn.model.shift import Shift
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.network.natural_posterior import Quick
@@ -34,6 +37,14 @@ Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 def members_of(network: Network) -> list[NaturalPosteriorNetwork]:
     """Return the networks of an ensemble; the network itself if it is one."""
     return [network] if isinstance(network, NaturalPosteriorNetwork) else list(network.members)  # type: ignore[arg-type]
+
+
+class Seen(NamedTuple):
+    """What a model sees of some rows: the evidence, and the groups and weights if thresholds depend on them."""
+
+    evidence: Evidence
+    numbers: Numbers | None = None
+    weights: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -87,22 +98,22 @@ class Model:
         """Yield the predictive distributions of rows, in pieces of at most `PIECE`."""
         start = 0
         for x in self.inputs.tensors(X, PIECE):
-            yield self._answer([self._see(x)], None if exposure is None else exposure[start : start + len(x)])
+            yield self._answer([self._look(x)], None if exposure is None else exposure[start : start + len(x)])
             start += len(x)
 
     def answer(self, X: Any, exposure: Floats | None = None) -> PredictiveDistribution:
         """Return the predictive distributions of all rows."""
-        return self._answer([self._see(x) for x in self.inputs.tensors(X, PIECE)], exposure)
+        return self._answer([self._look(x) for x in self.inputs.tensors(X, PIECE)], exposure)
 
     def answer_encoded(self, x: Tensor, exposure: Floats | None = None) -> PredictiveDistribution:
         """Return the predictive distributions of rows that `inputs` has encoded."""
-        return self._answer([self._see(part) for part in x.split(PIECE)], exposure)
+        return self._answer([self._look(part) for part in x.split(PIECE)], exposure)
 
     def answer_without_evidence(self) -> PredictiveDistribution:
         """Return what the prior alone predicts, as one row, of average exposure if rows have exposures."""
         prior = self.network.prior
         chi = prior.wide()[0][None, : self.family.n_statistics]
-        return self._answer([self.family.evidence(chi, torch.full((1,), -torch.inf))])
+        return self._answer([Seen(self.family.evidence(chi, torch.full((1,), -torch.inf)))])
 
     @torch.no_grad()
     def _see(self, x: Tensor) -> Evidence:
@@ -112,13 +123,43 @@ class Model:
         parameter = next(self.network.parameters())
         return self.network.see(x.to(parameter.device, parameter.dtype))
 
+    def _look(self, x: Tensor) -> Seen:
+        """Return the evidence for encoded rows, and what decides on their thresholds."""
+        evidence, calibration = self._see(x), self.calibration
+        if calibration.scores is None:
+            return Seen(evidence)
+        groups, shift = calibration.groups, calibration.shift
+        return Seen(
+            evidence,
+            None if groups is None else calibration.numbers_of(groups.keys(x.numpy())),
+            None if shift is None else shift.weights_of(self._features(x, evidence)),
+        )
+
     @torch.no_grad()
-    def _answer(self, parts: list[Evidence], exposure: Floats | None = None) -> PredictiveDistribution:
-        totals = [self.network.update(part).wide() for part in parts]
+    def _features(self, x: Tensor, evidence: Evidence) -> NDArray[np.float32]:
+        """Return what a shift is seen by, (rows, D): what the first network's density sees, and the evidence."""
+        member, parameter = self.members[0], next(self.network.parameters())
+        x = x.to(parameter.device, parameter.dtype)
+        features = member.features(x, member.represent(x)[0]).cpu()
+        return torch.cat([features, evidence.log_n.cpu()[:, None]], 1).float().numpy()
+
+    @torch.no_grad()
+    def _answer(self, parts: list[Seen], exposure: Floats | None = None) -> PredictiveDistribution:
+        totals = [self.network.update(part.evidence).wide() for part in parts]
         chi, log_n = (found[0] if len(found) == 1 else torch.cat(found) for found in zip(*totals, strict=True))
-        log_evidence = torch.cat([part.log_n for part in parts])
+        log_evidence = torch.cat([part.evidence.log_n for part in parts])
         chi = chi[..., : self.family.n_statistics]
-        return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, self.calibration, exposure)
+        calibration = self._calibration_at(parts)
+        return self.targets.answer(chi, log_n, log_evidence, self.prior_log_n, calibration, exposure)
+
+    def _calibration_at(self, parts: list[Seen]) -> Calibration | LocalCalibration:
+        numbers = [part.numbers for part in parts if part.numbers is not None]
+        weights = [part.weights for part in parts if part.weights is not None]
+        if not numbers and not weights:
+            return self.calibration
+        return self.calibration.at(
+            np.concatenate(numbers) if numbers else None, np.concatenate(weights) if weights else None
+        )
 
     def watch(self, level: float = LEVEL) -> Watch:
         """Return what watches answers for drift from the rows that were held out in training."""
@@ -150,8 +191,7 @@ class Model:
 
         Its `novelty_p` compares with the ensemble's held-out rows, of whose evidence each network has an equal share.
         """
-        share = self.calibration.log_evidence - np.log(len(self.members))
-        return replace(self, network=self.members[i], calibration=replace(self.calibration, log_evidence=share))
+        return replace(self, network=self.members[i], calibration=self.calibration.of_one_network(len(self.members)))
 
     def fast(self) -> Self:
         """Return the model with networks that calculate in float32; the Bayesian update stays in float64.
@@ -173,25 +213,50 @@ class Model:
 
     # Calibration.
 
-    def calibrated(self, encoded: Tensor, y: Floats, conformal: bool) -> Self:
+    def calibrated(self, encoded: Tensor, y: Floats, conformal: bool, groups: Groups | None = None) -> Self:
         """Return the model calibrated on held-out rows: how familiar they are, and how wide intervals have to be.
 
         Args:
             encoded: The rows, as `inputs` encodes them.
             y: Their targets, as numbers, with their exposures if they have some.
             conformal: Whether intervals are to be calibrated, too.
+            groups: The groups that have intervals of their own.
         """
-        known, exposure, parts, scores = self.targets.as_known(y), self.targets.exposures(y), [], []
+        known, exposure = self.targets.as_known(y), self.targets.exposures(y)
+        evidence, scores, features = [], [], []
         for start in range(0, len(y), PIECE):
-            some = None if exposure is None else exposure[start : start + PIECE]
-            part = self.answer_encoded(encoded[start : start + PIECE], some)
-            parts.append(part.log_evidence)
-            found = part.conformal_scores(known[start : start + PIECE]) if conformal else None
-            if conformal and found is None:
-                raise ValueError(f"calibrate: {self.family!r} has vectors as targets, which have no intervals")
-            scores += [] if found is None else [found]
-        calibration = Calibration.of(np.concatenate(parts), np.concatenate(scores) if scores else None)
+            x = encoded[start : start + PIECE]
+            seen = self._see(x)
+            part = self._answer([Seen(seen)], None if exposure is None else exposure[start : start + PIECE])
+            evidence.append(part.log_evidence)
+            if conformal:
+                found = part.conformal_scores(known[start : start + PIECE])
+                if found is None:
+                    raise ValueError(f"calibrate: {self.family!r} has vectors as targets, which have no intervals")
+                scores.append(found)
+                features.append(self._features(x, seen))
+        if not conformal:
+            return replace(self, calibration=Calibration.of(np.concatenate(evidence), None))
+        keys = None if groups is None else groups.keys(encoded.numpy())
+        calibration = Calibration.of(
+            np.concatenate(evidence), np.concatenate(scores), groups, keys, np.concatenate(features)
+        )
         return replace(self, calibration=calibration)
+
+    def adapted(self, X: Any) -> Self:
+        """Return the model for target rows from another distribution of inputs.
+
+        Raises:
+            ValueError: If the model keeps no calibration rows.
+        """
+        if self.calibration.features is None:
+            raise ValueError(
+                'X: expected a model with calibrate="conformal", got one that keeps no calibration rows to weight: fit '
+                "it with that"
+            )
+        features = [self._features(x, self._see(x)) for x in self.inputs.tensors(X, PIECE)]
+        shift = Shift.between(self.calibration.features, np.concatenate(features))
+        return replace(self, calibration=replace(self.calibration, shift=shift))
 
     def calibrated_by_folds(self, encoded: Tensor, folds: Tensor) -> Self:
         """Return the ensemble calibrated on the rows that its members held out.

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from natpn.choices import did_you_mean, listed
+from natpn.model.groups import Groups
 from natpn.tabular import CellError, Column, Table, TableParts, TableTransform, read_table
 
 Floats = NDArray[np.float64]
@@ -71,6 +73,16 @@ class Inputs(ABC):
     def most_ordinary(self, X: Any, log_evidence: Floats) -> list[Any] | None:
         """Return the most ordinary of the rows that are known well, as JSON writes it; None without columns."""
         return None
+
+    def groups_by(self, column: Any) -> Groups:
+        """Return the groups of rows that are alike in one column, given its name or its number.
+
+        Raises:
+            ValueError: If inputs have no such column.
+        """
+        raise ValueError(
+            f"groups: expected a column of a table, got {column!r} for inputs that are no table: leave it out"
+        )
 
     @property
     @abstractmethod
@@ -151,6 +163,21 @@ class TableInputs(Inputs):
     def n_numbers(self) -> int:
         """How many numbers come before the 0/1 columns."""
         return self.table.n_numbers
+
+    def groups_by(self, column: Any) -> Groups:
+        """Return the groups of rows that are alike in one column, given its name or its number."""
+        names = self.table.feature_names
+        if isinstance(column, str) and column in names:
+            place = names.index(column)
+        elif isinstance(column, (int, np.integer)) and not isinstance(column, bool) and 0 <= column < len(names):
+            place = int(column)
+        else:
+            near = did_you_mean(column, names) if isinstance(column, str) else ""
+            raise ValueError(
+                f"groups: expected the name of a column of X, or its number from 0 to {len(names) - 1}, got {column!r}"
+                + (near or f"; there are {listed(names)}")
+            )
+        return Groups(tuple(self.table.outputs_of(place)), self.table.columns[place].log_never)
 
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the column whose value is the most unusual against the training data."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from natpn import families
 from natpn.families import ExposedCounts, Family
 from natpn.model.answers import ClassDistribution, PredictiveDistribution
-from natpn.model.calibration import Calibration
+from natpn.model.calibration import Calibration, LocalCalibration
 from natpn.model.exposure import Exposure
 
 Floats = NDArray[np.float64]
@@ -82,7 +82,7 @@ class Targets(ABC):
         log_n: Tensor,
         log_evidence: Tensor,
         prior_log_n: float,
-        calibration: Calibration,
+        calibration: Calibration | LocalCalibration,
         exposure: Floats | None = None,
     ) -> PredictiveDistribution:
         """Return predictive distributions from χ in training's units and log n, both with the prior, in float64.
@@ -166,7 +166,7 @@ class Units(Targets):
         log_n: Tensor,
         log_evidence: Tensor,
         prior_log_n: float,
-        calibration: Calibration,
+        calibration: Calibration | LocalCalibration,
         exposure: Floats | None = None,
     ) -> PredictiveDistribution:
         """Return predictive distributions in the user's units."""
@@ -241,7 +241,7 @@ class Labels(Targets):
         log_n: Tensor,
         log_evidence: Tensor,
         prior_log_n: float,
-        calibration: Calibration,
+        calibration: Calibration | LocalCalibration,
         exposure: Floats | None = None,
     ) -> ClassDistribution:
         """Return predictive distributions over the labels."""

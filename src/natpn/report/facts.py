@@ -13,14 +13,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from natpn.model import NOVEL, Labels, Model
-from natpn.model.answers import distance_from_median
 from natpn.model.inputs import evenly, n_rows, read_dataset
 from natpn.report.scores import Judged
 
 Floats = NDArray[np.float64]
 
 MAX_ROWS = 100_000
-LEVELS = np.arange(1, 20) / 20
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def collect(model: Model, judged: Judged) -> Facts:
         classes=classes,
         confidence=known.get("confidence"),
         interval=np.stack([known["lower"], known["upper"]], 1) if scalar else None,
-        inside=_inside(known, model) if scalar else None,
+        inside=known["within"].mean(0) if scalar else None,
         ood=judged["ood_log_evidence"][others] if len(others) else None,
         ood_novelty_p=judged["ood_novelty_p"][others] if len(others) else None,
     )
@@ -118,12 +116,3 @@ def _error(truth: Floats, prediction: Floats, classes: bool) -> Floats:
     if distance.ndim > 1:
         distance = np.linalg.norm(distance, axis=1)
     return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
-
-
-def _inside(known: Judged, model: Model) -> Floats:
-    """Return the share of targets inside the interval of each level, as `interval` would draw it."""
-    scores = distance_from_median(known["cdf"], known.get("cdf_below"))
-    limits = [model.calibration.threshold(level) for level in LEVELS]
-    half = np.array([level / 2 if limit is None else limit for level, limit in zip(LEVELS, limits, strict=True)])
-    share: Floats = (scores <= half[:, None] + 1e-12).mean(1)
-    return share

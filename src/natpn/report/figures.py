@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from natpn.model import NOVEL
 from natpn.model.inputs import evenly
-from natpn.report.facts import LEVELS, Facts
+from natpn.report.facts import Facts
+from natpn.report.scores import LEVELS
 
 Floats = NDArray[np.float64]
 

@@ -30,11 +30,13 @@ Judged = Mapping[str, Floats]
 
 Of all rows: `log_prob`, and what the model says of its knowledge (`log_evidence`, `aleatoric`, `familiarity`,
 `novelty_p`), which of other rows begin with `ood_`. Of numbers and vectors: `truth` and `prediction`. Of single numbers
-also `cdf`, `crps`, `lower` and `upper`, the ends of the 90 % interval, and for counts `cdf_below`, the probability of
-less than the truth. Of classes: the places of labels, `label` and `guess`, `right`, `confidence`, `distance` and
-`squared_distance` of the probabilities from the truth; of two classes `second`, the probability of the second.
+also `cdf`, `crps`, `lower` and `upper`, the ends of the 90 % interval, `within`, whether the interval of each of
+`LEVELS` holds the truth, (rows, k), and for counts `cdf_below`, the probability of less than the truth. Of
+classes: the places of labels, `label` and `guess`, `right`, `confidence`, `distance` and `squared_distance` of the
+probabilities from the truth; of two classes `second`, the probability of the second.
 """
 
+LEVELS = np.arange(1, 20) / 20
 _KNOWLEDGE = ("log_evidence", "aleatoric", "familiarity", "novelty_p")
 
 
@@ -272,6 +274,7 @@ def _compare(part: Predictive, y: NDArray[Any]) -> dict[str, Floats]:
     if isinstance(part.predictive, ScalarDistribution):
         lower, upper = part.interval(0.9).T
         found |= {"cdf": part.cdf(truth), "lower": lower, "upper": upper}
+        found["within"] = part.within(truth, LEVELS).astype(float)
         found["crps"] = metrics.crps_of_rows(truth, part.equally_likely())
         if part.predictive.target.discrete:
             found["cdf_below"] = part.cdf(truth - 1)

@@ -16,7 +16,8 @@ from scipy.stats import fisher_exact, mannwhitneyu
 from natpn import metrics
 from natpn.model import NOVEL
 from natpn.model.inputs import take
-from natpn.report.facts import LEVELS, Facts
+from natpn.report.facts import Facts
+from natpn.report.scores import LEVELS
 from natpn.tabular import read_table
 
 Floats = NDArray[np.float64]

@@ -177,6 +177,13 @@ class TableTransform:
         """The names of the input columns; "x0", "x1", … if the training table had none."""
         return [column.name for column in self.columns]
 
+    def outputs_of(self, column: int) -> list[int]:
+        """Return which columns of the result an input column becomes, given its place; none if it was constant."""
+        before, own = self.columns[:column], self.columns[column]
+        number = sum(other.n_numbers for other in before)
+        flag = self.n_numbers + sum(other.n_flags for other in before)
+        return [*range(number, number + own.n_numbers), *range(flag, flag + own.n_flags)]
+
     def transform(self, X: Any) -> Encoded:
         """Encode a table of the form that was fitted.
 

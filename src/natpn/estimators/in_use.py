@@ -1,0 +1,55 @@
+"""What a fitted model makes of unlabelled rows that it meets in use."""
+
+import copy
+import warnings
+from typing import Any, Self
+
+import numpy as np
+
+from natpn.estimators.data_estimator import DataEstimator
+from natpn.model import Calibration, Model
+
+
+class InUse(DataEstimator):
+    """An estimator that adapts to rows."""
+
+    # Set by fit.
+    model_: Model
+
+    @property
+    def calibration_(self) -> Calibration:
+        """What held-out rows showed."""
+        return self.model_.calibration
+
+    def adapt(self, X: Any) -> Self:
+        """Return a copy whose intervals and prediction sets hold for rows of another distribution of inputs.
+
+        They are conformal with weights: calibration rows that are like the rows in X count for more. That holds if
+        targets depend on inputs as before, as far as the weights are right. Where calibration rows like those in X are
+        too few, intervals are infinite and sets have all classes. Nothing else changes.
+
+        Args:
+            X: Unlabelled rows of the new distribution, at least some hundred; the rows to predict themselves will do.
+
+        Raises:
+            ValueError: If the model was not fitted with calibrate="conformal".
+
+        Example:
+            >>> import numpy as np
+            >>> from natpn import NatPNRegressor
+            >>> lot = np.random.default_rng(0)
+            >>> X = lot.normal(size=(600, 1))
+            >>> model = NatPNRegressor(calibrate="conformal", max_epochs=2, random_state=0)
+            >>> model = model.fit(X, X[:, 0] ** 2 * lot.normal(size=600))
+            >>> calibration = model.adapt(lot.normal(size=(300, 1)) + 0.5).calibration_
+            >>> 10 < calibration.effective_rows < 60 == len(calibration.scores)
+            True
+        """
+        rows = self._rows(X)
+        adapted = copy.copy(self)
+        adapted.model_ = self.model_.adapted(rows)
+        endless = np.concatenate([np.isinf(part.limits(0.9)) for part in adapted.model_.answers(rows)])
+        problem = adapted.calibration_.too_few(float(endless.mean()))
+        if problem:
+            warnings.warn(f"X: {problem}", stacklevel=2)
+        return adapted
