@@ -110,6 +110,12 @@ def test_the_readme_lists_every_family():
     assert rows == list(natpn.families.FAMILIES)
 
 
+def test_every_family_has_its_place():
+    page = (ROOT / "docs" / "which-family.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(natpn.families.FAMILIES)
+
+
 def test_the_gallery_is_whole():
     names = {page.stem for page in GALLERY} - {"index"}
     assert names == set(tool("gallery").PAGES)
