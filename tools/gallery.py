@@ -108,7 +108,7 @@ def strangers(axis: plt.Axes, names: Names) -> None:
     for (name, rows), colour in zip(values.items(), (BLUE, ORANGE), strict=True):
         axis.hist(rows, bins, weights=np.full(len(rows), 100 / len(rows)), color=colour, alpha=0.7, label=name)
     axis.set(xlabel="log evidence", ylabel="% of players")
-    axis.legend(frameon=False, loc="upper left")
+    axis.legend(frameon=False, loc="upper right")
 
 
 PAGES: dict[str, Callable[[plt.Axes, Names], None]] = {
