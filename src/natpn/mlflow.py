@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from natpn.estimators import load
 from natpn.estimators.base import NatPNEstimator
 from natpn.model import TableInputs
-from natpn.tabular import TableTransform
+from natpn.tabular import Column, TableTransform
 
 FLAVOUR = "natpn"
 _DIRECTORY = "natpn-model"  # of the model's files, in `data/`
@@ -147,7 +147,7 @@ def signature(model: NatPNEstimator) -> Any:
     types, schema = mlflow.types, importlib.import_module("mlflow.types.schema")
     inputs = model.model_.inputs
     if isinstance(inputs, TableInputs) and inputs.table.named:
-        columns = [(column.name, column.mlflow_type, not column.missing) for column in inputs.table.columns]
+        columns = [(column.name, column.mlflow_type, not column.missing) for column in model.model_.columns or []]
         specs = [
             types.ColSpec(schema.AnyType() if kind == "any" else kind, name, required)
             for name, kind, required in columns
@@ -166,14 +166,14 @@ def _any_answer(model: NatPNEstimator) -> Any:
     inputs = model.model_.inputs
     if not isinstance(inputs, TableInputs):
         return model.predict_frame(np.zeros((1, *inputs.shape)), _COVERAGE)
-    values = [column.usual for column in inputs.table.columns]
-    return model.predict_frame(_as_known(inputs.table, [values]), _COVERAGE)
+    columns = model.model_.columns or []
+    return model.predict_frame(_as_known(inputs.table, columns, [[column.usual for column in columns]]), _COVERAGE)
 
 
-def _as_known(table: TableTransform, rows: Any) -> Any:
+def _as_known(table: TableTransform, columns: Sequence[Column], rows: Any) -> Any:
     """Return rows as a frame, with names if training had them."""
     pandas = importlib.import_module("pandas")
-    return pandas.DataFrame(rows, columns=table.feature_names) if table.named else rows
+    return pandas.DataFrame(rows, columns=[column.name for column in columns]) if table.named else rows
 
 
 def default_requirements() -> list[str]:
@@ -200,7 +200,8 @@ class TableFunction:
         """
         inputs = self.model.model_.inputs
         if isinstance(inputs, TableInputs) and inputs.table.named and hasattr(data, "reindex"):
-            data = data.reindex(columns=inputs.table.feature_names)  # optional ones may be absent
+            names = [column.name for column in self.model.model_.columns or []]
+            data = data.reindex(columns=names)  # optional ones may be absent
         return self.model.predict_frame(data, **{"coverage": _COVERAGE, **(params or {})})
 
 

@@ -80,6 +80,8 @@ class Scorer:
             raise ValueError(f"coverage: expected a probability between 0 and 1, got {coverage!r}")
         self.coverage, self.keep = coverage, list(keep)
         self.features: list[str] = self.estimator.feature_names_in_.tolist()
+        exposure = self.estimator.model_.targets.exposure
+        self.features += [] if exposure is None or exposure.column is None else [exposure.column]
         whole = make_frame(self.estimator.model_.answer_without_evidence().columns(coverage), pa.table({}))
         for name in columns or ():
             check_choice("columns", name, whole.column_names)

@@ -161,5 +161,6 @@ def located_rows(saved: SavedModel, *parts: ScoredRows | None) -> Iterator[None]
         # Only an error is worth encoding the rows once more, to learn which file it is about.
         for rows in filter(None, parts):
             with located(rows.source, rows.numbers):
-                saved.table.transform(rows.X)
+                X, _ = saved.estimator.targets_.read_exposures(rows.X, None)
+                saved.table.transform(X)
         raise

@@ -18,7 +18,15 @@ from natpn.cli.cluster import check_cluster, ray_option
 from natpn.cli.formats import Source, check_column
 from natpn.cli.model_files import SavedModel, check_model_place, located, write_model
 from natpn.cli.reading import Reading, are_many, drop_option, opened, reading_options
-from natpn.cli.target_column import check_support, fit_targets, said_classes, targets_digest, task_hint
+from natpn.cli.target_column import (
+    check_counted,
+    check_support,
+    fit_targets,
+    said_classes,
+    targets_digest,
+    task_hint,
+    with_exposures,
+)
 from natpn.cli.writing import Problem, column_lines, is_first_process, note, on_terminal, say, score_lines
 from natpn.tabular import DateColumn, TableTransform
 from natpn.tabular.column_kinds import OTHER
@@ -32,6 +40,9 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 @click.command("fit", short_help="Fit a model to a table.")
 @click.argument("data", nargs=-1, required=True)
 @click.option("--target", required=True, metavar="COLUMN", help="The column to predict.")
+@click.option(
+    "--exposure", metavar="COLUMN", help="For counts: over how long, or among how many, each row was counted."
+)
 @click.option("--unit", metavar="TEXT", help="The unit of the target, for people who read answers: kWh, €, ….")
 @click.option("--out", required=True, metavar="DIRECTORY", help="Where to write the model.")
 @click.option(
@@ -88,6 +99,7 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def fit_command(
     data: tuple[str, ...],
     target: str,
+    exposure: str | None,
     unit: str | None,
     out: str,
     task: str | None,
@@ -138,12 +150,12 @@ def fit_command(
         cure = "say --calibrate conformal, too" if options["calibrate"] is None else "name one to predict from"
         raise Problem(f"--groups {groups}: expected a column by which intervals are calibrated; {cure}.")
     if in_files:
-        rows = _rows_of_files(data, target, drop, category, said, most)
+        rows = _rows_of_files(data, target, exposure, drop, category, said, most)
     else:
-        rows = _rows_of_table(data[0], how, target, drop, category, said, family)
+        rows = _rows_of_table(data[0], how, target, exposure, drop, category, said, family)
     if groups is not None:
         names = [*(rows.X.names if rows.in_files else rows.X.column_names)]
-        check_column("groups", groups, [name for name in names if name != target], data[0])
+        check_column("groups", groups, [name for name in names if name not in (target, exposure)], data[0])
     if unit is not None:
         if rows.is_classes:
             raise Problem(f"--unit {unit}: {target!r} holds classes, which have no unit; leave the option out.")
@@ -198,6 +210,7 @@ class TrainingRows:
         written: How the file of the table writes values.
         unit: The unit of the target, if it has one.
         example: Whether the model may keep one of them.
+        exposure: The column of X that has the exposures, if there is one.
     """
 
     X: Any
@@ -208,6 +221,7 @@ class TrainingRows:
     written: Written = PLAIN
     unit: str | None = None
     example: bool = True
+    exposure: str | None = None
 
     @property
     def in_files(self) -> bool:
@@ -215,20 +229,32 @@ class TrainingRows:
         return isinstance(self.y, str)
 
 
-def _features(names: Sequence[str], where: str, target: str, drop: Sequence[str], category: Sequence[str]) -> list[str]:
+def _features(
+    names: Sequence[str], where: str, target: str, exposure: str | None, drop: Sequence[str], category: Sequence[str]
+) -> list[str]:
     """Return the columns to predict from, after a look at what the options name."""
-    for option, name in [("target", target), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
+    roles = {"target": target} | ({} if exposure is None else {"exposure": exposure})
+    for option, name in [*roles.items(), *(("drop", n) for n in drop), *(("category", n) for n in category)]:
         check_column(option, name, names, where)
-    if target in drop:
-        raise Problem(f"--drop {target}: it is the target; leave one of the options out.")
-    found = [name for name in names if name not in {*drop, target}]
+    if exposure == target:
+        raise Problem(f"--exposure {exposure}: it is the target; name the column that says how much was counted.")
+    for role, name in roles.items():
+        if name in drop:
+            raise Problem(f"--drop {name}: it is the {role}; leave one of the options out.")
+    found = [name for name in names if name not in {*drop, *roles.values()}]
     if not found:
         raise Problem(f"{where} has no columns to predict {target!r} from; add some.")
     return found
 
 
 def _rows_of_files(
-    data: Sequence[str], target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, memory: int
+    data: Sequence[str],
+    target: str,
+    exposure: str | None,
+    drop: Sequence[str],
+    category: Sequence[str],
+    said: bool | None,
+    memory: int,
 ) -> TrainingRows:
     """Return rows that are read in pieces; targets are numbers by their type, unless the options said otherwise."""
     import pyarrow.types as types
@@ -236,23 +262,33 @@ def _rows_of_files(
     from natpn.data import open_files
 
     files = open_files(list(data), memory)
-    features = _features(files.names, data[0] if len(data) == 1 else f"{data[0]} and others", target, drop, category)
-    files = files.select([*features, target], texts=category)
+    where = data[0] if len(data) == 1 else f"{data[0]} and others"
+    features = _features(files.names, where, target, exposure, drop, category)
+    files = files.select([*features, target, *([] if exposure is None else [exposure])], texts=category)
     kind = files.schema.field(target).type
     numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
     if said is False and not numbers:
         raise Problem(f"--target {target}: expected numbers, got {kind}; say --task classes, or convert the column.")
     say(f"{len(files.paths):,} files, {files.n_rows:,} rows, {len(features):,} columns beside {target!r}")
-    return TrainingRows(files, target, target, not numbers if said is None else said, drop)
+    is_classes = not numbers if said is None else said
+    check_counted(exposure, target, is_classes)
+    return TrainingRows(files, target, target, is_classes, drop, exposure=exposure)
 
 
 def _rows_of_table(
-    data: str, how: Reading, target: str, drop: Sequence[str], category: Sequence[str], said: bool | None, family: str
+    data: str,
+    how: Reading,
+    target: str,
+    exposure: str | None,
+    drop: Sequence[str],
+    category: Sequence[str],
+    said: bool | None,
+    family: str,
 ) -> TrainingRows:
     """Return the rows of a file that have a target; tell how its columns are read, and what is probably not meant."""
     from natpn.estimators.regressor import choose_family
 
-    source, X, column = read_training(data, how, target, drop, category)
+    source, X, column = read_training(data, how, target, drop, category, exposure)
     y, rows = fit_targets(column, target, source, said)
     source.tell_bad()
     if len(y) < 2:
@@ -265,11 +301,15 @@ def _rows_of_table(
     is_classes = y.dtype.kind != "f"
     if is_classes and len(np.unique(y)) < 2:
         raise Problem(f"{source.name}: all rows have the same {target!r}, {y[0]!s}; there is nothing to tell apart.")
+    check_counted(exposure, target, is_classes)
     if not is_classes:
-        check_support(choose_family(family, y), (y, rows), target, source)
-        hint = task_hint(y, target) if said is None else None
+        check_support(choose_family(family, y, exposure is not None), (y, rows), target, source)
+        hint = task_hint(y, target) if said is None and exposure is None else None
         if hint:
             note(hint)
+    everything = X
+    if exposure is not None:
+        everything, X = with_exposures(X, exposure, source, rows)
     if is_first_process():
         with located(source, rows):
             columns = TableTransform().fit(X).columns
@@ -280,17 +320,24 @@ def _rows_of_table(
             for remark in remarks(X, y, target, columns, guessed, source.written):
                 note(remark)
     written = replace(source.written, units=source.units)
-    return TrainingRows(X, y, target, is_classes, drop, written, source.units.get(target))
+    unit = source.units.get(target)
+    return TrainingRows(everything, y, target, is_classes, drop, written, unit, exposure=exposure)
 
 
 def read_training(
-    data: str, how: Reading, target: str, drop: Sequence[str] = (), category: Sequence[str] = ()
+    data: str,
+    how: Reading,
+    target: str,
+    drop: Sequence[str] = (),
+    category: Sequence[str] = (),
+    exposure: str | None = None,
 ) -> tuple[Source, Any, Any]:
-    """Return a file, its features with their types as a table, and the column to predict."""
+    """Return a file, its features with their types as a table, the exposure the last, and the column to predict."""
     import pyarrow as pa
 
     with opened(data, how) as source:
-        names = _features(source.names, source.name, target, drop, category)
+        names = _features(source.names, source.name, target, exposure, drop, category)
+        names += [] if exposure is None else [exposure]
         tables = [table for _, table in source.batches([*names, target])]
     table = pa.concat_tables(tables).combine_chunks()
     column = usable(table[target], target, source)
@@ -323,7 +370,7 @@ def _fitted(rows: TrainingRows, options: dict[str, Any], out: str) -> tuple[Save
     # The family is told below.
     with warnings.catch_warnings(record=True) as told, contextlib.redirect_stdout(io.StringIO()):
         warnings.filterwarnings("default", category=UserWarning, module="natpn")
-        model.fit(rows.X, rows.y)
+        model.fit(rows.X, rows.y, **({} if rows.exposure is None else {"exposure": rows.exposure}))
     if not is_first_process():
         return None, ([], [])
     notes = [str(warning.message) for warning in told]
@@ -379,15 +426,22 @@ def _summary(saved: SavedModel, rows: TrainingRows, picked: bool) -> Iterator[st
     what = f"{len(model.classes_)} classes" if rows.is_classes else f"numbers in {unit}" if unit else "numbers"
     why = f", for {model.family_.suits}" if picked else ""
     yield f"target  {rows.target}: {what}, family {model.family_!r}{why}"
+    if rows.exposure is not None:
+        known = model.targets_.exposure
+        yield f"exposure  {rows.exposure}: {known.described.facts}, {known.mean:.6g} on average; counts grow with it"
     x, truth, folds = model.held_out_rows_
+    exposure = model.held_out_exposure_
     number = f"{model.n_held_out_:,}" if model.n_held_out_ else "none"
     by_whom = "" if folds is None else " by one network or another"
     yield f"rows    {model.n_rows_:,} to fit, {number} held out{by_whom}; {len(columns):,} columns"
     if folds is None:
-        judged = [totals(judge_answers([model.model_.answer_encoded(x)], truth))]
+        judged = [totals(judge_answers([model.model_.answer_encoded(x, exposure)], truth))]
     else:
-        owns = [(model.model_.member(i), folds == i) for i in range(model.n_networks_)]
-        judged = [totals(judge_answers([member.answer_encoded(x[own])], truth[own])) for member, own in owns]
+        judged = []
+        for i, own in enumerate(folds == i for i in range(model.n_networks_)):
+            some = None if exposure is None else exposure[own]
+            answers = model.model_.member(i).answer_encoded(x[own], some)
+            judged.append(totals(judge_answers([answers], truth[own])))
     if folds is not None:
         yield "scores of single networks, on the rows that each held out; together they mostly do better:"
     elif model.n_held_out_:

@@ -51,6 +51,11 @@ class SavedModel:
         """What the model knows about the columns of its table."""
         return self.estimator.inputs_.table
 
+    @property
+    def columns(self) -> Any:
+        """The columns that its rows have, that of exposures the last."""
+        return self.estimator.model_.columns
+
     def digest(self) -> str:
         """Return a hash of the files of the model."""
         content = hashlib.sha256()
@@ -99,18 +104,27 @@ def read_model(path: str) -> SavedModel:
 
 
 def match_features(saved: SavedModel, source: Source, drop: Sequence[str], keep: Sequence[str] = ()) -> list[str]:
-    """Return the columns of a file that the model needs, in its order; those in `keep` are used for something else."""
+    """Return the columns of a file that the model needs, in its order; those in `keep` are used for something else.
+
+    A column of exposures is the last of them.
+    """
     for name in drop:
         source.check_column("drop", name)
     needed = set(saved.table.feature_names) if saved.table.named else set()
     needed.difference_update(drop)
-    others = {*drop, *keep, *saved.dropped, saved.target} - needed
+    exposure = [column.name for column in saved.columns[len(saved.table.columns) :]]
+    others = {*drop, *keep, *saved.dropped, saved.target, *exposure} - needed
+    for name in exposure:
+        if name not in source.names:
+            unknown = [other for other in source.names if other not in saved.table.feature_names]
+            cure = did_you_mean(name, unknown) or "; add it."
+            raise Problem(f"{source.name} lacks the column {name!r}, the exposure of each row{cure}")
     names = [name for name in source.names if name not in others]
     try:
         order = saved.table.match_columns(names, len(names))
     except ColumnsError as error:
         raise Problem(_unmatched(error, source, drop)) from None
-    return names if order is None else [names[place] for place in order]
+    return [*(names if order is None else [names[place] for place in order]), *exposure]
 
 
 def _unmatched(error: ColumnsError, source: Source, drop: Sequence[str]) -> str:
@@ -139,7 +153,7 @@ def prepare_batch(saved: SavedModel, names: list[str], table: Any, source: Sourc
     """Return a batch, from row `first` of a file on, as the model knows it; `match_features` returned the names."""
     import pyarrow as pa
 
-    columns = zip(names, saved.table.columns, strict=True)
+    columns = zip(names, saved.columns, strict=True)
     return pa.table({n: convert(usable(table[n], n, source), column, n, source, first) for n, column in columns})
 
 
@@ -223,7 +237,7 @@ def check_categories(saved: SavedModel, source: FileOfMany, names: list[str]) ->
     """Raise if files have numbers where training had names: each row would be unlike training, after hours of work."""
     import pyarrow.types as types
 
-    for name, column in zip(names, saved.table.columns, strict=True):
+    for name, column in zip(names, saved.columns, strict=True):
         kind, levels = source.files.schema.field(name).type, getattr(column, "levels", [])
         is_number = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
         if is_number and levels and all(find_number(level, PLAIN, "") is None for level in levels):

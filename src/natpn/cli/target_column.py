@@ -83,6 +83,36 @@ def number_targets(column: Any, name: str, source: Source, in_fit: bool = False)
     return np.asarray(found, np.float64)[rows], rows
 
 
+def check_counted(exposure: str | None, target: str, is_classes: bool) -> None:
+    """Raise if classes are to have an exposure."""
+    if exposure is not None and is_classes:
+        raise Problem(f"--exposure {exposure}: {target!r} holds classes, and only counts have one; leave it out.")
+
+
+def with_exposures(X: Any, name: str, source: Source, rows: NDArray[np.intp]) -> tuple[Any, Any]:
+    """Return a table whose last column are exposures as numbers above 0, and the table without them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from natpn.model.exposure import EXPECTED
+
+    column = X[name]
+    if not any(fits(column.type) for fits in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
+        shown = next((value for value in column.to_pylist() if value is not None), None)
+        raise Problem(f"--exposure {name}: expected numbers above 0, got values such as {shown!r}; convert the column.")
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    wrong = ~(np.isfinite(values) & (values > 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        got = "an empty cell" if np.isnan(values[row]) else f"{values[row]:g}"
+        raise Problem(
+            f"{source.place(int(rows[row]))}, column {name!r}: expected {EXPECTED}, the exposure, got {got}; correct "
+            "it, or leave the row out."
+        )
+    features = X.drop_columns([name])
+    return features.append_column(name, pa.array(values)), features
+
+
 def _label_targets(column: Any, name: str, source: Source) -> Targets:
     """Return a column as labels.
 

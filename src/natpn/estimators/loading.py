@@ -356,8 +356,6 @@ def _check_model(model: NatPNEstimator) -> None:
         if targets.exposure is not None:
             targets.family.check_exposure()
             _check_numbers("the mean exposure", np.array([targets.exposure.mean]), (1,), positive=True)
-            if not isinstance(targets.exposure.column, str | None):
-                raise _wrong("the column of exposures", targets.exposure.column, "a text or nothing")
     elif isinstance(targets, Labels) and len(targets.classes) != targets.family.n_statistics:
         raise _damaged(f"classes: there are {len(targets.classes)} labels for {targets.family!r}")
 

@@ -12,17 +12,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from natpn.model.inputs import as_array, n_rows
+from natpn.tabular import CellError, NumberColumn, read_table
+from natpn.tabular.texts import PLAIN, Written
 
 Floats = NDArray[np.float64]
 
 _FARTHEST = 1e12
 
 
-def read_exposures(values: ArrayLike, rows: int) -> Floats:
+EXPECTED = "a finite number above 0"
+
+
+def read_exposures(values: ArrayLike, rows: int, column: str | None = None) -> Floats:
     """Return one exposure for each row; a single number is that of all.
 
     Raises:
-        ValueError: If they are not finite numbers above 0, one a row.
+        ValueError: If they are not finite numbers above 0, one a row; a CellError if they are from a column.
     """
     try:
         found = np.asarray(as_array(values), np.float64)
@@ -37,6 +42,9 @@ def read_exposures(values: ArrayLike, rows: int) -> Floats:
     bad = ~(np.isfinite(found) & (found > 0))
     if bad.any():
         row = int(np.argmax(bad))
+        if column is not None:
+            got = "none" if np.isnan(found[row]) else f"{found[row]:g}"
+            raise CellError(column, row, f"expected {EXPECTED}, the exposure, got {got}; correct it")
         raise ValueError(
             f"exposure: expected finite numbers above 0, got {found[row]} in row {row}: correct it, or leave the row "
             "out"
@@ -67,16 +75,44 @@ def _frame(X: Any) -> "nw.DataFrame[Any] | None":
 
 
 @dataclass(frozen=True)
+class ExposureColumn(NumberColumn):
+    """A column of exposures, which is no feature: every row has a number above 0."""
+
+    expected = EXPECTED
+    required = True
+
+    def read_text(self, text: str, written: Written = PLAIN) -> float | None:
+        """Return the number of a text, None if it is missing."""
+        found: float | None = super().read_text(text, written)
+        if found is not None and found <= 0:
+            raise ValueError(f"{text!r} is not above 0")
+        return found
+
+    def read_json(self, value: Any) -> float:
+        """Return a number above 0."""
+        found = super().read_json(value)
+        if found <= 0:
+            raise ValueError(f"expected {EXPECTED}, got {found:g}. Correct it.")
+        return found
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """A positive number, or a text that is one."""
+        text = f"The exposure, by which counts grow. In training from {self.minimum:g} to {self.maximum:g}."
+        return {"type": ["number", "string"], "exclusiveMinimum": 0, "description": text}
+
+
+@dataclass(frozen=True)
 class Exposure:
     """What was learned about exposures in training.
 
     Attributes:
         mean: The mean of training rows.
-        column: The column of a data frame that holds exposures and is no feature; None if there is none.
+        described: The column of a table that holds exposures; None if they came as numbers.
     """
 
     mean: float
-    column: str | None = None
+    described: ExposureColumn | None = None
 
     @classmethod
     def of(cls, exposures: Floats, weight: Floats, column: str | None) -> Self:
@@ -92,7 +128,13 @@ class Exposure:
                 f"exposure: expected numbers above {1 / _FARTHEST:g} of their mean, {mean:.3g}, got "
                 f"{exposures[least]}: check its unit"
             )
-        return cls(mean, column)
+        cells = next(read_table(exposures[:, None]).columns())
+        return cls(mean, None if column is None else ExposureColumn.fit(column, cells))
+
+    @property
+    def column(self) -> str | None:
+        """The name of the column."""
+        return None if self.described is None else self.described.name
 
     def read(self, X: Any, given: ArrayLike | None) -> tuple[Any, Floats]:
         """Return rows without the column of exposures, and exposures in the user's unit.
@@ -105,7 +147,8 @@ class Exposure:
             ValueError: If there are none, or they are not numbers above 0.
         """
         if self.column is not None and given is None:
-            X, given = take_column(X, self.column)
+            X, values = take_column(X, self.column)
+            return X, read_exposures(values, n_rows(X), self.column)
         if given is None:
             raise ValueError(
                 "exposure: expected one for each row, as in the fit, got none; give exposure=1 for counts at exposure 1"
@@ -119,9 +162,12 @@ class Exposure:
 
     def to_config(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {"mean": self.mean, "column": self.column}
+        return {"mean": self.mean, "column": self.described and self.described.to_config()}
 
     @classmethod
     def from_config(cls, config: dict[str, Any] | None) -> Self | None:
         """Return what `to_config` described, None for models without exposures."""
-        return None if config is None else cls(float(config["mean"]), config["column"])
+        if config is None:
+            return None
+        column = config["column"]
+        return cls(float(config["mean"]), None if column is None else ExposureColumn.from_config(column))

@@ -28,6 +28,7 @@ from natpn.model.shift import Shift
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.network.natural_posterior import Quick
+from natpn.tabular import Column
 
 PIECE = 2048  # rows that are answered at once
 
@@ -109,11 +110,11 @@ class Model:
         """Return the predictive distributions of rows that `inputs` has encoded."""
         return self._answer([self._look(part) for part in x.split(PIECE)], exposure)
 
-    def answer_without_evidence(self) -> PredictiveDistribution:
-        """Return what the prior alone predicts, as one row, of average exposure if rows have exposures."""
+    def answer_without_evidence(self, exposure: Floats | None = None) -> PredictiveDistribution:
+        """Return what the prior alone predicts, as one row, by default of average exposure."""
         prior = self.network.prior
         chi = prior.wide()[0][None, : self.family.n_statistics]
-        return self._answer([Seen(self.family.evidence(chi, torch.full((1,), -torch.inf)))])
+        return self._answer([Seen(self.family.evidence(chi, torch.full((1,), -torch.inf)))], exposure)
 
     @torch.no_grad()
     def _see(self, x: Tensor) -> Evidence:
@@ -166,6 +167,23 @@ class Model:
         return Watch(self.calibration, self.prior_log_n, level)
 
     # Its parts.
+
+    @property
+    def columns(self) -> list[Column] | None:
+        """The columns that a row of a table has, that of exposures the last; None for other inputs.
+
+        Raises:
+            ValueError: If rows need exposures that have no column.
+        """
+        found, exposure = self.inputs.columns, self.targets.exposure
+        if exposure is None:
+            return found
+        if found is None or exposure.described is None:
+            raise ValueError(
+                "model: expected a column of exposures, since it needs them, got none: fit it with exposure='NAME', a "
+                "column of X"
+            )
+        return [*found, exposure.described]
 
     @property
     def family(self) -> Family:

@@ -73,7 +73,7 @@ def create_app(
     metrics = Metrics(PATHS, model.model_.watch().novelty, identity.labels(), workers)
     batcher = Batcher(predictor.answers, counted=metrics.batch)
     bodies = Bodies(max_body)
-    columns, shape = model.model_.inputs.columns, model.model_.inputs.shape
+    columns, shape = model.model_.columns, model.model_.inputs.shape
     reader: Reader = ArrayReader(shape, max_rows)
     if columns is not None:
         reader = TableReader(columns, max_rows, written, {*dropped, identity.target or ""})

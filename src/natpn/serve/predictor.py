@@ -45,7 +45,9 @@ class Predictor:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        plain = all(column.numeric for column in model.inputs.columns or [])
+        self._columns = model.columns
+        self._exposed = model.targets.exposure is not None
+        plain = all(column.numeric for column in self._columns or [])
         self._dtype: Any = np.float64 if plain else object
 
     def answers(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
@@ -54,17 +56,20 @@ class Predictor:
 
     def with_curves(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
         """Return answers that also have the curve of the distribution, and the most unusual feature."""
-        unusual = iter(self._model.inputs.most_unusual(self._array(rows)))
-        return [
-            {**record, "most_unusual": name, "curve": curve}
-            for part in self._answers(rows)
-            for record, curve, name in zip(part.records(coverage), curves(self._model, part), unusual, strict=False)
-        ]
+        X, exposure = self._apart(rows)
+        unusual = iter(self._model.inputs.most_unusual(X))
+        each = iter(() if exposure is None else exposure)
+        found = []
+        for part in self._answers(rows):
+            drawn = curves(self._model, part, [next(each) for _ in range(len(part))] if self._exposed else None)
+            for record, curve, name in zip(part.records(coverage), drawn, unusual, strict=False):
+                found.append({**record, "most_unusual": name, "curve": curve})
+        return found
 
     def warm_up(self) -> None:
         """Answer a few rows in every way that there is, so that the first request takes no longer than others."""
-        columns = self._model.inputs.columns
-        row = np.zeros(self._model.inputs.shape) if columns is None else [None] * len(columns)
+        shape, columns = self._model.inputs.shape, self._columns
+        row = np.zeros(shape) if columns is None else [c.usual if c.required else None for c in columns]
         for count in (1, FEW_ROWS + 1):
             self.answers([row] * count)
         self.with_curves([row])
@@ -75,8 +80,9 @@ class Predictor:
         These values are one row of training if the model keeps one (`example`), and else a usual one of each column.
         Years are targets whose `thousands` are not set apart.
         """
-        model, columns = self._model, self._model.inputs.columns
-        first = model.example or [column.usual for column in columns or []]
+        model, columns = self._model, self._columns
+        usual = [column.usual for column in columns or []]
+        first = [*model.example, *usual[len(model.example) :]] if model.example else usual
         return {
             "kind": "classes" if model.family.is_classes else "numbers",
             "family": repr(model.family),
@@ -102,12 +108,14 @@ class Predictor:
             "natpn": version("natpn"),
         }
 
-    def _array(self, rows: Sequence[Row]) -> Any:
-        return np.array(rows, dtype=self._dtype)
+    def _apart(self, rows: Sequence[Row]) -> tuple[Any, Floats | None]:
+        """Return features, and exposures if rows have them, in their last cell."""
+        values = np.array(rows, dtype=self._dtype)
+        return (values[:, :-1], values[:, -1].astype(np.float64)) if self._exposed else (values, None)
 
     def _answers(self, rows: Sequence[Row]) -> Iterator[PredictiveDistribution]:
         for start in range(0, len(rows), PIECE):
-            yield from self._model.answers(self._array(rows[start : start + PIECE]))
+            yield from self._model.answers(*self._apart(rows[start : start + PIECE]))
 
 
 @dataclass
@@ -216,8 +224,10 @@ class Batcher:
 
 
 @torch.no_grad()
-def curves(model: Model, distribution: PredictiveDistribution) -> list[Record | None]:
-    """Return points of the distribution of each row, and of the prior at the same places."""
+def curves(
+    model: Model, distribution: PredictiveDistribution, exposure: Sequence[float] | None = None
+) -> list[Record | None]:
+    """Return points of the distribution of each row, and of the prior at the same places and exposures."""
     prior = model.answer_without_evidence()
     if isinstance(distribution, ClassDistribution):
         labels = [str(label) for label in distribution.classes.tolist()]
@@ -237,6 +247,8 @@ def curves(model: Model, distribution: PredictiveDistribution) -> list[Record | 
         low, high = low - MARGIN * (high - low), high + MARGIN * (high - low)
         x = _whole(low, high) if target.discrete else _grid(low, high, inside[place])
         x = x[target.holds(torch.from_numpy(x)).numpy()]
+        if exposure is not None:
+            prior = model.answer_without_evidence(np.array([exposure[place]]))
         drawn.append(
             {
                 "kind": "probability" if target.discrete else "density",

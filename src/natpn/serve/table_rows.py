@@ -144,8 +144,12 @@ def _value(column: Column, value: Any, written: Written, place: int | None) -> A
     """Return a value of JSON or the text of a cell as the model takes it."""
     try:
         if type(value) is str:
-            return None if written.is_missing(value) else column.read_text(value, written)
-        return None if value is None else column.read_json(value)
+            found = None if written.is_missing(value) else column.read_text(value, written)
+        else:
+            found = None if value is None else column.read_json(value)
+        if found is None and column.required:
+            raise RequestError(422, f"{brief(column.name)}: expected {column.expected}, got none.", column.name, place)
+        return found
     except ValueError as error:
         problem = str(error)
         if type(value) is str:

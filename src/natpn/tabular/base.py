@@ -136,6 +136,11 @@ class Column(ABC):
         """Return the value of a text in this column, None if it is missing, or raise a ValueError that says why."""
         return self.parse(text, written, written.units.get(self.name, ""))
 
+    @property
+    def required(self) -> bool:
+        """Whether every row needs a value; by default one may be missing."""
+        return False
+
     def read_json(self, value: Any) -> Any:
         """Return a value of JSON, neither a text nor null, as the column takes it; by default it takes none.
 
