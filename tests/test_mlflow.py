@@ -164,6 +164,20 @@ def test_arrays_and_images_are_tensors(tmp_path, mlflow):
     assert function.metadata.get_input_schema().inputs[0].shape == (-1, 8)
 
 
+def test_exposures_are_a_column(tmp_path, mlflow):
+    X, years = TABLE[["size"]], pd.Series(np.arange(len(TABLE)) % 3 + 1)
+    counts = np.random.default_rng(0).poisson(2 * years)
+    model = clone(REGRESSOR).set_params(max_epochs=1).fit(X.assign(years=years), counts, exposure="years")
+    natpn.mlflow.save_model(model, tmp_path / "m")
+    function = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    pd.testing.assert_frame_equal(function.predict(X.assign(years=5)), model.predict_frame(X, exposure=5.0))
+    card = (tmp_path / "m" / "data" / "natpn-model" / "README.md").read_text()
+    assert "the column years, or `exposure=`" in card
+    with pytest.raises(ValueError, match="expected a column of exposures"):
+        natpn.mlflow.save_model(model.fit(X, counts, exposure=years), tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_what_cannot_be_logged_is_said(model, tmp_path, monkeypatch, mlflow):
     with pytest.raises(ValueError, match="not fitted"):
         natpn.mlflow.save_model(clone(REGRESSOR), tmp_path / "m")

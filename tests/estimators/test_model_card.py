@@ -116,3 +116,13 @@ def test_a_directory_with_a_card_alone_is_no_model(model, tmp_path):
     with pytest.raises(ValueError, match=r"exists and is not a model, it holds 'README.md'"):
         model.save(tmp_path)
     assert os.listdir(tmp_path) == ["README.md"]
+
+
+def test_scores_of_counts_are_at_their_exposures(tmp_path):
+    """Counts that are the exposure, up to noise: without it, they would be off by hundreds."""
+    draw = np.random.default_rng(0)
+    X, years = draw.normal(size=(80, 1)), np.array([1.0, 1000.0])[np.arange(80) % 2]
+    model = clone(REGRESSOR).set_params(max_epochs=3, family="poisson").fit(X, draw.poisson(years), exposure=years)
+    model.save(tmp_path / "m")
+    error = float(re.search(r"mean absolute error: ([\d.e+]+)", (tmp_path / "m" / "README.md").read_text())[1])
+    assert error < 150

@@ -89,6 +89,10 @@ def _inputs(model: Model) -> str:
         lines.append(f"| {_text(column.name)} | {column.kind} | {_text(column.facts)} | {100 * column.missing:.2g} % |")
     if len(columns) > _COLUMNS:
         lines.append(f"| … and {len(columns) - _COLUMNS:,} more | | | |")
+    exposure = model.targets.exposure
+    if exposure is not None:
+        where = "`exposure=`" if exposure.column is None else f"the column {_text(exposure.column)}, or `exposure=`"
+        lines += ["", f"Counts are those of an exposure, which each row has: {where}."]
     return "\n".join(lines)
 
 
@@ -99,12 +103,16 @@ def _scores(estimator: Any) -> str:
     x, truth, folds = rows
     some = np.arange(len(truth)) if len(truth) <= _SCORED else np.arange(_SCORED) * len(truth) // _SCORED
     x, truth, folds = x[some], truth[some], None if folds is None else folds[some]
+    exposed = estimator.held_out_exposure_
+    exposure = None if exposed is None else exposed[some]
     model: Model = estimator.model_
     owners = [(model, np.ones(len(truth), bool))]
     if folds is not None:
         owners = [(model.member(i), folds == i) for i in range(len(model.members))]
-    found = [_of_answers(member.answer_encoded(x[own]), truth[own]) for member, own in owners if own.any()]
-    sizes = [int(own.sum()) for _, own in owners if own.any()]
+    owners = [(member, own) for member, own in owners if own.any()]
+    answers = [member.answer_encoded(x[own], None if exposure is None else exposure[own]) for member, own in owners]
+    found = [_of_answers(part, truth[own]) for part, (_, own) in zip(answers, owners, strict=True)]
+    sizes = [int(own.sum()) for _, own in owners]
     means = {name: float(np.average([one[name] for one in found], weights=sizes)) for name in found[0]}
     by_whom = " by one of its networks; together they mostly do better" if folds is not None else ""
     lines = [f"On {len(truth):,} rows that were held out from training{by_whom}:"]
