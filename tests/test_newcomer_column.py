@@ -176,6 +176,6 @@ def test_the_export_says_that_a_graph_cannot_read_it(fitted, tmp_path, monkeypat
     # The graph is that of any encoded table, and takes long to make.
     monkeypatch.setattr("natpn.export.onnx_file._translate", lambda answers: onnx.ModelProto())
     sentences = export_onnx(fitted, tmp_path / "model.onnx")
-    assert sentences[0].startswith("Column 'start' is a clock: a graph reads only numbers")
+    assert sentences[0].startswith("Column 'start' is a clock: a graph cannot read it")
     (inputs,) = [entry.value for entry in onnx.load(tmp_path / "model.onnx").metadata_props if entry.key == "inputs"]
     assert json.loads(inputs)["kind"] == "encoded table"

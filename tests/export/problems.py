@@ -8,6 +8,7 @@ import torch
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.export.graph_module import Answers
 from natpn.families import FAMILIES
+from natpn.tabular.cells import text_of
 
 rng = np.random.default_rng(0)
 ROWS = rng.normal(size=(120, 3)) * [1.0, 20.0, 300.0] + [0.0, 5.0, 1000.0]
@@ -71,9 +72,38 @@ def expected(model, rows: np.ndarray) -> dict[str, np.ndarray]:
         answers["aleatoric"] = distribution.aleatoric
     if name not in ("Multinomial", "LogNormal", "MultivariateNormal", "VonMisesFisher"):
         answers["std"] = distribution.std()
-    if name in ("Bernoulli", "Exponential") or (name == "Gamma" and model.family_.shape == 1):
+    closed = name in ("Bernoulli", "Exponential", "Normal", "LogNormal")
+    if closed or (name == "Gamma" and model.family_.shape == 1):
         answers["quantiles"] = distribution.quantile([0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95])
+        answers["lower"], answers["upper"] = distribution.interval(0.9).T
     return answers
+
+
+def feed(model, frame) -> dict[str, np.ndarray]:
+    """Return what a graph that takes columns is given for a data frame of pandas, by column."""
+    found = {}
+    for column in model.model_.inputs.columns:
+        values = frame[column.name]
+        if column.arithmetic.codes is not None:
+            known = values.astype(object).where(values.notna(), "")
+            found[column.name] = np.array([text_of(value) for value in known], object)
+        elif column.kind == "date":
+            plain = values if column.zone is None else values.dt.tz_convert("UTC").dt.tz_localize(None)
+            seconds = plain.to_numpy("M8[us]").astype(np.int64) / 1e6
+            found[column.name] = np.where(values.isna(), np.nan, seconds)
+        else:
+            found[column.name] = values.to_numpy(float, na_value=np.nan)
+    return found
+
+
+def matrix(model, frame) -> np.ndarray:
+    """Return the numbers that a graph makes of columns: codes for texts."""
+    given = feed(model, frame)
+    columns = []
+    for column in model.model_.inputs.columns:
+        codes, values = column.arithmetic.codes, given[column.name]
+        columns.append(values if codes is None else [float(codes.of.get(text, codes.otherwise)) for text in values])
+    return np.stack([np.asarray(values, float) for values in columns], 1)
 
 
 @torch.no_grad()

@@ -87,7 +87,7 @@ def test_the_metadata_says_what_everything_is(directory):
 
 
 def test_what_is_left_out_is_said(directory):
-    assert any("Student's t" in sentence for sentence in exported("normal", directory)[1])
+    assert exported("normal", directory)[1] == []
     assert any("counts" in sentence for sentence in left_out(fitted("poisson").model_))
 
 
@@ -106,15 +106,18 @@ def test_it_runs_without_torch_and_natpn(directory):
     assert subprocess.run(arguments, check=True, capture_output=True, text=True).stdout.strip() == "(2,)"
 
 
-def test_a_table_with_categories_is_taken_as_it_is_encoded():
-    rows = pd.DataFrame({"x0": ROWS[:, 1], "x1": np.where(ROWS[:, 1] > 5, "red", "blue")})
+def test_a_table_whose_categories_are_known_by_hashes_is_taken_as_it_is_encoded(monkeypatch):
+    monkeypatch.setattr("natpn.tabular.category.MAX_NAMED", 2)
+    names = np.where(ROWS[:, 1] > 5, "red", "blue").astype(object)
+    names[:5] = list("abcde")
+    rows = pd.DataFrame({"x0": ROWS[:, 1], "x1": names})
     model = NatPNRegressor(latent_dim=4, max_epochs=2, random_state=0).fit(rows, targets("normal"))
     (sentence,) = onnx_file._about_columns(model.model_)
     assert "'x1' is a category" in sentence
-    assert "3 columns" in sentence
+    assert "5 columns" in sentence
     inputs = json.loads(onnx_file._metadata(model.model_, [sentence])["inputs"])
     assert inputs["feature_names"] == ["x0", "x1"]
-    asked = pd.DataFrame({"x0": [*ROWS[:5, 1], 3.0], "x1": ["red", "blue"] * 2 + ["red", "green"]})
+    asked = pd.DataFrame({"x0": [*ROWS[:5, 1], 3.0], "x1": ["red", "blue"] * 2 + ["a", "green"]})
     encoded = TableTransform.from_config(inputs["transform"]).transform(asked).astype(float)
     assert_agree(ask(model, encoded), model, asked)
 

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from natpn import families as d
 from natpn.families import negative_binomial
+from natpn.families.normal import student_quantiles
 from natpn.families.poisson import upper_gamma
 
 Q = torch.tensor([1e-9, 1e-3, 0.05, 0.3, 0.5, 0.8, 0.99, 1 - 1e-6], dtype=torch.float64)
@@ -222,3 +223,17 @@ def test_sum_and_integral_meet(monkeypatch):
     monkeypatch.setattr(negative_binomial, "_FEW", 0)
     np.testing.assert_allclose(summed, distribution.cdf(y), rtol=1e-9)
     np.testing.assert_array_equal(quantiles, distribution.icdf(torch.tensor([[0.05], [0.95]], dtype=torch.float64)))
+
+
+def test_the_tables_of_a_graph_are_the_quantiles_of_students_t():
+    """To 1e-9 of each quantile, from df = 1/8 on, at any level; scipy is the oracle."""
+    df = np.concatenate([np.exp2(np.linspace(-3, 20, 4001)), np.logspace(6, 12, 60), [1e100]])
+    levels = [1e-12, 1e-6, 0.001, 0.05, 0.1, 0.25, 0.45, 0.499, 0.75, 0.9, 0.95, 1 - 1e-7]
+    t = d.StudentT(torch.full((len(df),), 3.0).double(), torch.full((len(df),), 2.0).double(), torch.from_numpy(df))
+    found = (student_quantiles(levels)(t).numpy() - 3.0) / 2.0
+    exact = stats.t.ppf(levels, np.minimum(df, 1e15)[:, None])
+    assert np.abs(found / exact - 1).max() < 1e-9
+    ends = student_quantiles([0.0, 0.5, 1.0])(t).numpy()
+    assert np.array_equal(ends, np.tile([-np.inf, 3.0, np.inf], (len(df), 1)))
+    below = d.StudentT(double([0.0]), double([1.0]), double([0.01]))
+    assert float(student_quantiles([0.9])(below)) == pytest.approx(stats.t.ppf(0.9, 1 / 8), rel=1e-9)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 
 from natpn.tabular import KINDS, TableTransform, read_table
 from natpn.tabular.column_kinds import column_type
@@ -86,26 +87,43 @@ def test_types_of_arrow_hold_the_values_that_texts_stand_for(column):
 @every
 def test_bounds_and_arithmetic_are_those_of_its_numbers_and_flags(column):
     assert set(column.bounds) <= set(range(column.n_numbers))
-    if column.arithmetic is not None:
-        assert len(column.arithmetic.numbers) == column.n_numbers
-        assert len(column.arithmetic.flags) == column.n_flags
+    arithmetic = column.arithmetic
+    if arithmetic is not None:
+        assert len(arithmetic.numbers) == column.n_numbers
+        assert len(arithmetic.flags) == (column.n_flags if arithmetic.codes is None else 0)
+        if arithmetic.codes is not None:
+            assert arithmetic.codes.flags.shape == (len(arithmetic.codes.events), column.n_flags)
 
 
 @every
 def test_arithmetic_is_how_it_encodes(column):
-    if column.arithmetic is None:
-        return
+    """By the value itself, by parts of it, or by the code of a text."""
+    arithmetic, rows = column.arithmetic, 4
     x = np.array([np.nan, 0.0, 1.0, getattr(column, "minimum", 0.0)])
-    numbers, flags = (np.zeros((4, n), np.float32) for n in (column.n_numbers, column.n_flags))
-    (cells,) = read_table(x[:, None]).columns()
+    numbers, flags = (np.zeros((rows, n), np.float32) for n in (column.n_numbers, column.n_flags))
+    if arithmetic.codes is not None:
+        texts = [None, "Rome", "Oslo", "Atlantis"]
+        (cells,) = read_table(pd.DataFrame({column.name: texts})).columns()
+        event = column.encode(cells, numbers, flags)
+        places = [arithmetic.codes.of.get(text or "", arithmetic.codes.otherwise) for text in texts]
+        assert np.array_equal(flags, arithmetic.codes.flags[places])
+        assert np.array_equal(event, arithmetic.codes.events[places])
+        return
+    if arithmetic.parts is not None:
+        instants = pd.Series(pd.to_datetime(x, unit="s"))
+        frame = pd.DataFrame({column.name: instants if column.zone is None else instants.dt.tz_localize("UTC")})
+        (cells,) = read_table(frame).columns()
+        values = [part.numpy() for part in arithmetic.parts(torch.from_numpy(x))]
+    else:
+        (cells,) = read_table(x[:, None]).columns()
+        values = [x] * column.n_numbers
     event = column.encode(cells, numbers, flags)
-    for place, moments in enumerate(column.arithmetic.numbers):
-        expected = Standardiser([moments])(x[:, None], np.isnan(x)[:, None])[:, 0]
-        assert numbers[:, place] == pytest.approx(expected, rel=1e-6)
-    for place, values in enumerate(column.arithmetic.flags):
-        missing, one, otherwise = values
+    for place, (moments, value) in enumerate(zip(arithmetic.numbers, values, strict=True)):
+        expected = Standardiser([moments])(value[:, None], np.isnan(value)[:, None])[:, 0]
+        assert numbers[:, place] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    for place, (missing, one, otherwise) in enumerate(arithmetic.flags):
         assert flags[:3, place] == pytest.approx([missing, otherwise, one], rel=1e-6)
-    changed = np.abs(x - column.arithmetic.constant) > column.arithmetic.tolerance
+    changed = np.abs(x - arithmetic.constant) > arithmetic.tolerance
     assert np.array_equal(
         np.zeros(4, bool) if event is None else event < 0, changed | (np.isnan(x) & (not column.missing))
     )

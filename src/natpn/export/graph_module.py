@@ -4,13 +4,14 @@ Network, update, units and predictive distributions are the library's own. What 
 repeated here: the encoding of inputs, familiarity, epistemic uncertainty and `novelty_p`. What depends on the family,
 such as quantiles in closed form, is in the family's file.
 
-A column of numbers states the constants of its encoding (`Column.arithmetic`); the surprise is the sum of their events
-and of the distance of the farthest number beyond its range. A table with any other column has to be encoded before.
+A column states how it is encoded (`Column.arithmetic`), from one number a row: its value, the seconds of a date, or the
+code of a text, which `natpn.export.column_inputs` looks up. The surprise is the sum of their events and of the distance
+of the farthest number beyond its range. A table with any other column has to be encoded before.
 """
 
 import copy
 import math
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from natpn.densities import Density, GaussianMixture
 from natpn.densities import expectation_maximization as em
 from natpn.families import Family, Graph, Posterior
 from natpn.model import ArrayInputs, Inputs, Model, TableInputs, Units
+from natpn.model.calibration import TIE
 from natpn.tabular import Column, TableTransform
 from natpn.tabular.number import STANDARDISED_LIMIT as LIMIT
 from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+COVERAGE = 0.9
 _FAR = 1e6  # ranges: squares stay within float32
 
 
@@ -61,16 +64,31 @@ def describe_outputs(model: Model) -> dict[str, str]:
         outputs["aleatoric"] = "the noise in the data: entropy, in nats, of the likelihood at the posterior mean"
     if graph.quantiles is not None:
         outputs["quantiles"] = f"quantiles of the predictive distribution at {', '.join(map(str, LEVELS))}"
+    if graph.quantiles is not None and _interval_levels(model) is not None:
+        ends = "" if model.calibration.scores is None else ", conformal"
+        outputs["lower"] = f"the lower end of the {100 * COVERAGE:g} % interval{ends}"
+        outputs["upper"] = f"the upper end of the {100 * COVERAGE:g} % interval{ends}"
     return outputs
 
 
 def left_out(model: Model) -> list[str]:
     """Return sentences about what the model can do and the graph cannot."""
-    sentences = list(graph_of(model.family).left_out)
-    if model.calibration.scores is not None:
+    graph = graph_of(model.family)
+    sentences = list(graph.left_out)
+    if model.calibration.scores is not None and (graph.quantiles is None or _interval_levels(model) is None):
         what = "prediction sets" if model.family.is_classes else "intervals"
         sentences.append(f"The conformal calibration of {what} is left out: ask the model for them.")
     return sentences
+
+
+def _interval_levels(model: Model) -> tuple[float, float] | None:
+    """Return the levels of the ends of the interval; None if they are not the same for all rows."""
+    calibration = model.calibration
+    if calibration.groups is not None or calibration.shift is not None:
+        return None
+    limit = calibration.threshold(COVERAGE)
+    half = COVERAGE / 2 if limit is None else limit + (TIE if model.family.support.discrete else 0.0)
+    return 0.5 - min(half, 0.5), 0.5 + min(half, 0.5)
 
 
 class FrozenMixture(Density):
@@ -104,7 +122,9 @@ class Answers(nn.Module):
         self.n_held_out = len(held_out)
         self.n_steps = self.n_held_out.bit_length()
         padding = torch.full((2**self.n_steps - 1 - self.n_held_out,), torch.inf, dtype=torch.float64)
-        self.held_out, self.levels = torch.cat([held_out, padding]), _constant(LEVELS)
+        self.held_out = torch.cat([held_out, padding])
+        if self.graph.quantiles is not None:
+            self.quantiles = self.graph.quantiles((*LEVELS, *(_interval_levels(model) or ())))
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the outputs that `describe_outputs` names, for inputs in float64, shape (rows, *input_shape)."""
@@ -120,6 +140,7 @@ class Answers(nn.Module):
         """Return the outputs by name; outputs that some families lack are functions."""
         predictive = posterior.predictive(*self.trials)
         prediction, graph = self.graph.predict(predictive), self.graph
+        quantiles = cache(lambda: self.quantiles(predictive))
         return {
             "prediction": prediction,
             "label": lambda: prediction.argmax(-1),
@@ -131,7 +152,9 @@ class Answers(nn.Module):
             "n": posterior.n,
             "std": lambda: predictive.variance.sqrt(),
             "aleatoric": graph.aleatoric and partial(graph.aleatoric, posterior),
-            "quantiles": graph.quantiles and partial(graph.quantiles, predictive, self.levels),
+            "quantiles": lambda: quantiles()[:, : len(LEVELS)],
+            "lower": lambda: quantiles()[:, -2],
+            "upper": lambda: quantiles()[:, -1],
         }
 
     def _novelty_p(self, log_evidence: Tensor) -> Tensor:
@@ -153,8 +176,14 @@ def _frozen(network: nn.Module) -> nn.Module:
 
 
 def other_columns(inputs: Inputs) -> list[Column]:
-    """Return the columns of a table that a graph cannot read, such as categories and dates."""
+    """Return the columns of a table that a graph cannot read."""
     return [column for column in inputs.columns or [] if column.arithmetic is None]
+
+
+def takes_columns(inputs: Inputs) -> bool:
+    """Say whether a graph has one input a column, because some of them are no plain numbers."""
+    stated = [column.arithmetic for column in inputs.columns or []]
+    return None not in stated and any(a is not None and (a.parts or a.codes) for a in stated)
 
 
 def _prepare(inputs: Inputs) -> tuple[nn.Module, tuple[int, ...]]:
@@ -179,13 +208,18 @@ class Standardise(nn.Module):
 
 
 class Columns(nn.Module):
-    """Prepare a table whose columns all have an arithmetic, missing values as NaN."""
+    """Prepare a table whose columns all have an arithmetic: one number a column, missing values as NaN."""
 
     def __init__(self, table: TableTransform) -> None:
         super().__init__()
         columns = table.columns
         stated = [arithmetic for column in columns if (arithmetic := column.arithmetic) is not None]
-        numbers = [(i, moments) for i, arithmetic in enumerate(stated) for moments in arithmetic.numbers]
+        self.parts = [(i, arithmetic.parts) for i, arithmetic in enumerate(stated) if arithmetic.parts is not None]
+        numbers, place = [], len(columns)  # where the values of each number are, and its moments
+        for i, arithmetic in enumerate(stated):
+            for moments in arithmetic.numbers:
+                numbers.append((i if arithmetic.parts is None else place, moments))
+                place += int(arithmetic.parts is not None)
         self.varying = torch.tensor([i for i, _ in numbers], dtype=torch.int64)
         self.factor = _constant([math.ldexp(1.0, -m.exponent) for _, m in numbers])
         self.mean = _constant([m.mean for _, m in numbers])
@@ -199,6 +233,10 @@ class Columns(nn.Module):
         flags = [(i, flag) for i, arithmetic in enumerate(stated) for flag in arithmetic.flags]
         self.flagged = torch.tensor([i for i, _ in flags], dtype=torch.int64)
         self.if_missing, self.if_one, self.otherwise = _constant([flag for _, flag in flags]).reshape(-1, 3).T
+        coded = [(i, codes) for i, arithmetic in enumerate(stated) if (codes := arithmetic.codes) is not None]
+        self.coded = [(i, _constant(codes.flags), _constant(codes.events)) for i, codes in coded]
+        owners = [i for i, _ in flags] + [i for i, codes in coded for _ in range(codes.flags.shape[1])]
+        self.order = torch.tensor(np.argsort(owners, kind="stable"), dtype=torch.int64)
         self.first = torch.tensor([column.missing == 0 for column in columns])
         self.constant = _constant([arithmetic.constant for arithmetic in stated])
         self.tolerance = _constant([arithmetic.tolerance for arithmetic in stated])
@@ -208,18 +246,27 @@ class Columns(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return numbers, flags and the surprise, (rows, n_outputs), in float32."""
-        missing = x.isnan()
         parts = []
         if self.varying.shape[0]:
-            z = (x.index_select(1, self.varying) * self.factor - self.mean) / self.deviation
-            parts.append(torch.where(missing.index_select(1, self.varying), 0.0, z.clamp(-LIMIT, LIMIT)))
+            found = [part.unsqueeze(1) for i, parts_of in self.parts for part in parts_of(x[:, i])]
+            values = torch.cat([x, *found], 1).index_select(1, self.varying)
+            z = (values * self.factor - self.mean) / self.deviation
+            parts.append(torch.where(values.isnan(), 0.0, z.clamp(-LIMIT, LIMIT)))
         if self.n_zeros:
             parts.append(torch.zeros_like(x[:, :1]))
-        if self.flagged.shape[0]:
-            present = torch.where(x.index_select(1, self.flagged) == 1, self.if_one, self.otherwise)
-            parts.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
+        missing = x.isnan()
         event = (missing & self.first) | ((x - self.constant).abs() > self.tolerance)
         surprise = torch.where(event, self.log_never, 0.0).sum(1, keepdim=True)
+        flags = []
+        if self.flagged.shape[0]:
+            present = torch.where(x.index_select(1, self.flagged) == 1, self.if_one, self.otherwise)
+            flags.append(torch.where(missing.index_select(1, self.flagged), self.if_missing, present))
+        for i, table, events in self.coded:
+            code = x[:, i].long()
+            flags.append(table[code])
+            surprise = surprise + events[code].unsqueeze(1)
+        if self.coded:
+            flags = [torch.cat(flags, 1).index_select(1, self.order)]
         if self.has_ranges:
             apart = torch.maximum(parts[0] - self.high, self.low - parts[0]) / self.width
             farthest = apart.amax(1, keepdim=True).clamp(0.0, _FAR)
@@ -227,8 +274,7 @@ class Columns(nn.Module):
             surprise = surprise + SHARE * self.log_never[:1] * growth * squared / (squared + HALF**2)
         if self.counts_several:
             surprise = surprise / (1 - (surprise / self.log_never.sum()).clamp(max=MOST_STRANGE))
-        parts.append(surprise)
-        return torch.cat(parts, 1).float()
+        return torch.cat([*parts, *flags, surprise], 1).float()
 
 
 def _constant(values: Any) -> Tensor:

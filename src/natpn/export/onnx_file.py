@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from natpn.estimators.base import NatPNEstimator
-from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out, other_columns
+from natpn.export.column_inputs import describe_columns, input_names, take_columns, values_of
+from natpn.export.graph_module import LEVELS, Answers, describe_outputs, left_out, other_columns, takes_columns
 from natpn.export.operators import operators
 from natpn.families import name_of
 from natpn.model import Labels, Model, TableInputs, Units
@@ -30,9 +31,10 @@ _LARGEST = 2**31 - 1  # bytes of a file of Protocol Buffers
 def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     """Write a fitted estimator as an ONNX file; one that natpn wrote is replaced, another file is not.
 
-    The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Its
-    outputs are described in the metadata of the file, by name. A table with categories or dates is taken as
-    `natpn.tabular.TableTransform` encodes it; the transform is in the metadata too.
+    The graph takes `X`, float64 of shape (rows, …) in the units of the training data, missing numbers as NaN. Of a
+    table with categories or dates it takes the columns, one input each, by name: texts as texts, dates as seconds since
+    1970. Inputs and outputs are described in the metadata of the file. A table with a column that no graph can read is
+    taken as `natpn.tabular.TableTransform` encodes it; the transform is in the metadata too.
 
     Args:
         model: A fitted `NatPNClassifier` or `NatPNRegressor`.
@@ -56,7 +58,12 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
         raise ValueError("model: a graph takes no exposures, and the model needs them; load it in Python instead")
     sentences = [*_about_columns(fitted), *left_out(fitted)]
     proto = _translate(Answers(fitted))
-    about = _metadata(fitted, sentences) | {"natpn": version("natpn"), "estimator": type(model).__name__}
+    names = None
+    if takes_columns(fitted.inputs):
+        columns = fitted.inputs.columns or []
+        names = input_names(columns, values_of(proto))
+        take_columns(proto, columns, names)
+    about = _metadata(fitted, sentences, names) | {"natpn": version("natpn"), "estimator": type(model).__name__}
     onnx.helper.set_model_props(proto, about)
     content = proto.SerializeToString()
     if len(content) > _LARGEST:
@@ -105,14 +112,14 @@ def _about_columns(model: Model) -> list[str]:
     kinds = ", ".join(f"{column.name!r} is a {column.kind}" for column in others[:5])
     more = f" and {len(others) - 5} more are none" if len(others) > 5 else ""
     sentence = (
-        f"Column {kinds}{more}: a graph reads only numbers, so X is the table as TableTransform encodes it, "
+        f"Column {kinds}{more}: a graph cannot read it, so X is the table as TableTransform encodes it, "
         f"{model.inputs.shape[0]} columns; the transform is in the metadata, under 'inputs'."
     )
     return [sentence] if others else []
 
 
-def _metadata(model: Model, sentences: list[str]) -> dict[str, str]:
-    """Return what the numbers mean, as texts and JSON."""
+def _metadata(model: Model, sentences: list[str], names: list[str] | None = None) -> dict[str, str]:
+    """Return what the numbers mean, as texts and JSON; `names` are those of the inputs, if there is one a column."""
     encoded = bool(other_columns(model.inputs))
     inputs: dict[str, Any] = {
         "name": "X",
@@ -122,6 +129,8 @@ def _metadata(model: Model, sentences: list[str]) -> dict[str, str]:
     }
     if isinstance(model.inputs, TableInputs):
         inputs["feature_names"] = model.inputs.table.feature_names
+    if names is not None:
+        inputs = {"kind": "columns", "columns": describe_columns(model.inputs.columns or [], names)}
     if encoded:
         inputs["transform"] = model.inputs.to_config()
     values: dict[str, Any] = {

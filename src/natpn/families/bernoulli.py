@@ -7,7 +7,7 @@
 - Entropy: with respect to dp.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -30,9 +30,9 @@ def pool_with_failure(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tensor) ->
     return weighted_mean(with_failure(a), a_share, with_failure(b), b_share)
 
 
-def _quantiles(predictive: "BernoulliDistribution", levels: Tensor) -> Tensor:
-    failure = 1 - predictive.mean.unsqueeze(-1)
-    return (failure < levels).double()
+def _quantiles(levels: Sequence[float]) -> Callable[["BernoulliDistribution"], Tensor]:
+    q = torch.tensor(levels, dtype=torch.float64)
+    return lambda predictive: (1 - predictive.mean.unsqueeze(-1) < q).double()
 
 
 @dataclass(frozen=True, repr=False)

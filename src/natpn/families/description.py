@@ -4,7 +4,7 @@ Fits, reports, servers and exports ask the family, and know none by name. Everyt
 states nothing is fitted in the units of its targets, is never chosen by "auto", and is not exported.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -32,7 +32,7 @@ class Graph:
     """The outputs of an exported graph that depend on the family.
 
     A graph has few functions: those of ONNX and of `natpn.export.operators`. What needs others, such as the quantiles
-    of Student's t, is left out, and a sentence says so.
+    of counts, is left out, and a sentence says so.
 
     Attributes:
         parameters: What χ is, and how the posterior and the predictive follow from it and n.
@@ -40,7 +40,8 @@ class Graph:
         predict: The prediction, from the predictive distribution.
         deviation: Whether it has the standard deviation of the predictive distribution.
         aleatoric: The entropy of the likelihood, from the posterior; None if it is left out.
-        quantiles: Quantiles, from the predictive distribution and their levels (K,); None if they are left out.
+        quantiles: Given levels, what returns the quantiles of the predictive distribution at them, (rows, levels); None
+            if they are left out.
         left_out: Sentences about what is left out, and why.
     """
 
@@ -49,7 +50,7 @@ class Graph:
     predict: Callable[[Any], Tensor] = lambda predictive: predictive.mean
     deviation: bool = True
     aleatoric: Callable[[Any], Tensor] | None = lambda posterior: posterior.likelihood().entropy()
-    quantiles: Callable[[Any, Tensor], Tensor] | None = None
+    quantiles: Callable[[Sequence[float]], Callable[[Any], Tensor]] | None = None
     left_out: tuple[str, ...] = ()
 
 

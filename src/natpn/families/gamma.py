@@ -16,6 +16,7 @@
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -32,10 +33,15 @@ from natpn.families.poisson import PositiveMeanFamily
 from natpn.special import digamma, digamma_remainder, gamma_entropy, rising_remainder
 
 
-def _lomax_quantiles(predictive: "CompoundGamma", levels: Tensor) -> Tensor:
-    """Return quantiles for shape 1, where F(y) = 1 − (1 + y/(a s))^{−a}."""
-    scale, a = predictive.scale.unsqueeze(-1), predictive.a.unsqueeze(-1)
-    return scale * a * torch.expm1(-torch.log1p(-levels) / a)
+def _lomax_quantiles(levels: Sequence[float]) -> Callable[["CompoundGamma"], Tensor]:
+    """Return what returns quantiles for shape 1, where F(y) = 1 − (1 + y/(a s))^{−a}."""
+    exponent = -torch.log1p(-torch.tensor(levels, dtype=torch.float64))
+
+    def quantiles(predictive: "CompoundGamma") -> Tensor:
+        scale, a = predictive.scale.unsqueeze(-1), predictive.a.unsqueeze(-1)
+        return scale * a * torch.expm1(exponent / a)
+
+    return quantiles
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,6 +7,7 @@
 - Entropy: with respect to dμ dσ².
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from natpn.evidence import Evidence
 from natpn.families.description import REACH, Graph
 from natpn.families.distribution import INFINITE, POSITIVE, Array, Support
-from natpn.families.normal import Normal, NormalPosterior, StudentT, without_quantiles
+from natpn.families.normal import Normal, NormalPosterior, StudentT, student_quantiles
 from natpn.special import HALF_LOG_2PI
 
 _SKEWED = 0.3
@@ -27,6 +28,11 @@ _RATIO = 2.0  # of large to small targets, below which a logarithm is as good as
 def _skewness(x: Array) -> float:
     spread = x.std()
     return float(np.mean((x - x.mean()) ** 3) / spread**3) if spread > 0 else 0.0
+
+
+def _quantiles(levels: Sequence[float]) -> Callable[["LogStudentT"], Tensor]:
+    of_logarithm = student_quantiles(levels)
+    return lambda predictive: of_logarithm(predictive).exp()
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,10 +48,8 @@ class LogNormal(Normal):
         predict=lambda predictive: predictive.loc.exp(),
         deviation=False,
         aleatoric=lambda posterior: HALF_LOG_2PI + 0.5 + 0.5 * posterior.variance.log() + posterior.mean,
-        left_out=(
-            without_quantiles("exp of "),
-            "The standard deviation is left out: the predictive distribution has none.",
-        ),
+        quantiles=_quantiles,
+        left_out=("The standard deviation is left out: the predictive distribution has none.",),
     )
     support = POSITIVE
 

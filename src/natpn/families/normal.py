@@ -16,7 +16,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -37,6 +37,8 @@ _MEAN_WEIGHT = 3.0
 _LARGEST_LOG_VARIANCE = 27.6
 _LARGEST_DISTANCE = 1e150  # from the centre, beyond which squares overflow
 _ROUNDING = 1e-14  # of 1 − q, relative to it
+_OCTAVES = (-3, 40)  # powers of two between which degrees of freedom lie in a graph; beyond, t is the Normal to 10⁻¹²
+_TERMS = 10  # of polynomials
 _NORMAL_FROM = 1e10  # degrees of freedom from which two terms of the expansion around the Normal are exact
 
 
@@ -55,12 +57,36 @@ def pool_mean_and_variance(a: Tensor, a_share: Tensor, b: Tensor, b_share: Tenso
     return torch.cat([total[..., :1], total[..., 1:] + between], -1)
 
 
-def without_quantiles(of: str = "") -> str:
-    """Say that a graph has no quantiles, and how to calculate them; `of` is what is applied to Student's t."""
-    return (
-        f"Quantiles and intervals are left out: those of Student's t are not elementary. With scipy, {of}stats.t.ppf("
-        "q, n, mean, sqrt(variance * (n + 1) / n)), where chi is mean and variance."
-    )
+def student_quantiles(levels: Sequence[float]) -> Callable[["StudentT"], Tensor]:
+    """Return what returns quantiles at these levels in operations that a graph has, by tables made here from scipy.
+
+    In each octave of degrees of freedom the logarithm of a quantile is a polynomial in the logarithm of df, through
+    Chebyshev's points. From df = 1/8 on, the relative error is below 10⁻⁹; below, quantiles are those of 1/8.
+    """
+    points = np.cos(np.pi * (np.arange(_TERMS) + 0.5) / _TERMS)
+    octaves = np.arange(*_OCTAVES)
+    df = np.exp2(octaves[:, None] + (points + 1) / 2)
+    q = np.asarray(levels, float)
+    standard = StudentT(torch.zeros(df.shape), torch.ones(df.shape), torch.from_numpy(df))
+    tails = np.minimum(q, 1 - q)[:, None, None]
+    with np.errstate(divide="ignore"):
+        logs = np.log(-standard._icdf(tails))  # (levels, octaves, points), infinite at q = 0, ½ and 1
+    known = np.where(np.isfinite(logs), logs, 0.0).reshape(-1, _TERMS)
+    fitted = np.polynomial.polynomial.polyfit(points, known.T, _TERMS - 1).T.reshape(logs.shape)
+    fitted[..., 0] = np.where(np.isfinite(logs[..., 0]), fitted[..., 0], logs[..., 0])
+    table, sign = torch.from_numpy(fitted.swapaxes(0, 1).copy()), torch.from_numpy(np.sign(q - 0.5))
+
+    def quantiles(predictive: "StudentT") -> Tensor:
+        place = predictive.df.clamp(2.0 ** _OCTAVES[0], 2.0 ** _OCTAVES[1]).log() / math.log(2) - _OCTAVES[0]
+        octave = place.floor().clamp(0.0, len(octaves) - 1.0)
+        x = (2 * (place - octave) - 1).unsqueeze(-1)
+        terms = table[octave.long()].unbind(-1)  # (rows, levels) each
+        power = terms[-1]
+        for term in reversed(terms[:-1]):
+            power = power * x + term
+        return predictive.loc.unsqueeze(-1) + predictive.scale.unsqueeze(-1) * (sign * power.exp())
+
+    return quantiles
 
 
 @dataclass(frozen=True, repr=False)
@@ -74,7 +100,7 @@ class Normal(Family):
         "mean and variance; the predictive is Student's t with n degrees of freedom, that centre, and scale² = "
         "variance·(n + 1)/n",
         aleatoric=lambda posterior: HALF_LOG_2PI + 0.5 + 0.5 * posterior.variance.log(),
-        left_out=(without_quantiles(),),
+        quantiles=student_quantiles,
     )
     pool = staticmethod(pool_mean_and_variance)
     n_statistics = 2

@@ -14,14 +14,13 @@ from scipy.special import expit
 from torch import Tensor
 
 from natpn.families import CategoricalDistribution, Distribution, Posterior, ScalarDistribution
-from natpn.model.calibration import NOVEL, Calibration, LocalCalibration, check_coverage
+from natpn.model.calibration import NOVEL, TIE, Calibration, LocalCalibration, check_coverage
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Callable[[], NDArray[Any]]]
 """Columns by name, each calculated when it is called for."""
 
 _WITHIN_ONE_DEVIATION = 0.6827  # of a Normal
-_TIE = 1e-12  # counts and labels that are as unlikely as a calibration row are in the set, rounding or not
 _LEVELS = (np.arange(100) + 0.5) / 100
 _DRAWS = 400
 
@@ -115,12 +114,12 @@ class Predictive:
         values = np.asarray(y, float)
         below = self.cdf(values - 1) if self._scalar("interval").target.discrete else None
         scores = distance_from_median(self.cdf(values), below)
-        return np.stack([scores <= self._half(coverage) + _TIE for coverage in coverages], 1)
+        return np.stack([scores <= self._half(coverage) + TIE for coverage in coverages], 1)
 
     def _half(self, coverage: float) -> Floats:
         """Return the probability between the median and an end of the interval, (rows,) or (1,)."""
         half = self._calibration.threshold(coverage)
-        tie = _TIE if self._scalar("interval").target.discrete else 0.0
+        tie = TIE if self._scalar("interval").target.discrete else 0.0
         return np.atleast_1d(coverage / 2 if half is None else half + tie)
 
     def equally_likely(self) -> Floats:
@@ -249,7 +248,7 @@ class ClassPredictive(Predictive):
             inside = np.zeros(p.shape, bool)
             np.put_along_axis(inside, order, before < coverage, 1)
         else:
-            inside = 1 - p <= np.reshape(limit, (-1, 1)) + _TIE
+            inside = 1 - p <= np.reshape(limit, (-1, 1)) + TIE
         inside[np.arange(len(p)), p.argmax(1)] = True
         return inside
 

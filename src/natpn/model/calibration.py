@@ -31,6 +31,7 @@ from natpn.model.shift import Shift
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
+TIE = 1e-12  # counts and labels that are as unlikely as a calibration row are in the set, rounding or not
 NOVEL = 0.05  # rows with a smaller p-value count as unlike training
 ENOUGH = 20
 """Calibration rows that a group has at least, if it has a threshold of its own."""

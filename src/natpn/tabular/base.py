@@ -28,6 +28,23 @@ class Moments(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Codes:
+    """How a column encodes texts, by tables with a row for each code.
+
+    Attributes:
+        of: The code of each text that has one of its own, the empty text among them, which is a missing value.
+        otherwise: The code of all other texts.
+        flags: The flags of each code, (codes, n_flags).
+        events: The surprise of each code.
+    """
+
+    of: dict[str, int]
+    otherwise: int
+    flags: Encoded
+    events: Floats
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """How a column encodes one float64 x, NaN where missing, in operations that any graph of tensors has.
 
@@ -37,12 +54,19 @@ class Arithmetic:
         constant: A present x is an event that training never had if |x − constant| > tolerance; an x that is missing is
             one if training had no missing value.
         tolerance: Infinite if no present value is such an event, negative if every one is.
+        parts: What is standardised to each number in place of x: a function of torch's tensor x (rows,) that returns
+            as many tensors, NaN where x is.
+        codes: If values are texts, what they become in place of numbers and flags; x is then the code of a text.
+        unit: What x is, for readers; by default the value itself.
     """
 
     numbers: tuple[Moments, ...] = ()
     flags: tuple[tuple[float, float, float], ...] = ()
     constant: float = 0.0
     tolerance: float = inf
+    parts: Callable[[Any], Sequence[Any]] | None = None
+    codes: Codes | None = None
+    unit: str = "float64, NaN if missing"
 
 
 def standardised_flags(share: float) -> tuple[float, float]:
@@ -235,7 +259,7 @@ class Column(ABC):
 
     @property
     def arithmetic(self) -> Arithmetic | None:
-        """How it encodes a number; None if its values are no numbers, so that no graph of tensors can read them."""
+        """How it encodes a number or a text; None if no graph of tensors can read its values."""
         return None
 
     @property

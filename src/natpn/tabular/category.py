@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.tabular.base import Column, oddness_of, standardised_flags
+from natpn.tabular.base import Arithmetic, Codes, Column, oddness_of, standardised_flags
 from natpn.tabular.cells import Cells, Encoded, Floats, Places, to_levels
-from natpn.tabular.texts import PLAIN, Fields, Written, find_number, is_mark
+from natpn.tabular.texts import MARKS, PLAIN, Fields, Written, find_number, is_mark
 
 MAX_LEVELS = 64
 MIN_COUNT = 2
@@ -243,6 +243,18 @@ class CategoryColumn(Column):
         flags[...] = self._table[places][codes]
         surprise = self._log_events[places]
         return surprise[codes] if surprise.any() else None
+
+    @property
+    def arithmetic(self) -> Arithmetic | None:
+        """A code for each text; None if of some levels only hashes are known, which no graph calculates."""
+        if self.rare_hashes:
+            return None
+        rare, missing, unseen = (len(self.levels) + place for place in range(3))
+        of = {form: missing for mark in MARKS for form in (mark, mark.upper(), mark.capitalize())}
+        of |= dict.fromkeys(("NaN", "NaT", "-NaN"), missing) | dict.fromkeys(self.rare, rare)
+        of |= {level: place for place, level in enumerate(self.levels)}
+        codes = Codes(of, unseen, self._table, self._log_events)
+        return Arithmetic(codes=codes, unit="a text as in training, without spaces around it; empty if missing")
 
     def oddness(self, cells: Cells) -> Floats:
         """Return how unusual each value is, in standard deviations."""

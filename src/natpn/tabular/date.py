@@ -8,25 +8,19 @@ written.
 """
 
 import datetime
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from natpn.tabular.base import Column, Moments
+from natpn.tabular.base import Arithmetic, Column, Moments
 from natpn.tabular.cells import DATE_TYPES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
+from natpn.tabular.clocks import DAY, EPOCH, find_zone, tensor_parts, wall_seconds
 from natpn.tabular.number import Standardiser, measure
 from natpn.tabular.texts import PLAIN, Fields, Written, date_of_text, find_date, shown
 
-DAY = 86_400
-EPOCH = datetime.datetime(1970, 1, 1)
-# The days that Python's calendar has, one short at either end; offsets beyond are those of the last day.
-_FIRST_DAY = (datetime.date(1, 1, 2) - EPOCH.date()).days
-_LAST_DAY = (datetime.date(9999, 12, 30) - EPOCH.date()).days
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
 _PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part repeats
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
@@ -144,6 +138,17 @@ class DateColumn(Column):
         self.flag_missing(missing, flags)
         return self.new_events(missing, self._changed(seconds))
 
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """The parts that vary, by arithmetic on seconds, and a flag for missing values."""
+        flags, zone = self.arithmetic_of_missing, "" if self.zone is None else ", UTC"
+        unit = f"seconds since 1970-01-01{zone}, float64, NaN if missing"
+        if self.earliest == self.latest:
+            return Arithmetic((), flags, self.earliest, 0.0, unit=unit)
+        varying = [place for place, deviation in enumerate(self.deviations) if deviation > 0]
+        moments = tuple(Moments(0, self.means[place], self.deviations[place]) for place in varying)
+        return Arithmetic(moments, flags, parts=lambda x: tensor_parts(x, self.zone, varying), unit=unit)
+
     def read_text(self, text: str, written: Written = PLAIN) -> datetime.datetime | None:
         """Return the date that a text stands for, None if it stands for a missing one."""
         date = self.parse(text, written)
@@ -213,7 +218,7 @@ class DateColumn(Column):
 
 def _check_zone(zone: str | None, where: str) -> None:
     try:
-        _find_zone("UTC" if zone is None else zone)
+        find_zone("UTC" if zone is None else zone)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -269,46 +274,3 @@ def _instant(value: Any) -> tuple[float, bool] | None:
 def _iso_text(second: float) -> str:
     """Return the ISO text of seconds since 1970, to the second."""
     return str(np.datetime64(int(second // 1), "s"))
-
-
-def _find_zone(name: str) -> datetime.tzinfo:
-    """Return the time zone of a name such as "Europe/Berlin", "UTC" or "+02:00"; a ValueError if it is unknown here."""
-    if offset := re.fullmatch(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)", name):
-        sign, hours, minutes = offset.groups()
-        span = datetime.timedelta(hours=int(hours), minutes=int(minutes))
-        return datetime.timezone(-span if sign == "-" else span)
-    if name.upper() == "UTC":
-        return datetime.UTC
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise ValueError(
-            f"The time zone {name!r} is unknown here. Convert the column to UTC, or install the package tzdata."
-        ) from None
-
-
-def wall_seconds(seconds: Floats, zone: str | None) -> Floats:
-    """Map seconds since 1970 in UTC to those that the zone's clocks showed; NaN stays, and no zone changes nothing.
-
-    Offsets are looked up once a day and, on the few days on which they change, once an instant.
-    """
-    if zone is None:
-        return seconds
-    where = _find_zone(zone)
-    known = ~np.isnan(seconds)
-    instants = np.clip(seconds[known], _FIRST_DAY * DAY, _LAST_DAY * DAY)
-    days, place = np.unique(np.floor(instants / DAY), return_inverse=True)
-    start = np.array([_offset(day * DAY, where) for day in days])
-    end = np.array([_offset((day + 1) * DAY, where) for day in days])
-    offsets = start[place]
-    changing = np.flatnonzero((start != end)[place])
-    offsets[changing] = [_offset(second, where) for second in instants[changing]]
-    result = seconds.copy()
-    result[known] += offsets
-    return result
-
-
-def _offset(second: float, zone: datetime.tzinfo) -> float:
-    instant = EPOCH.replace(tzinfo=datetime.UTC) + datetime.timedelta(seconds=float(second))
-    offset = instant.astimezone(zone).utcoffset()
-    return offset.total_seconds() if offset else 0.0
