@@ -12,6 +12,21 @@ from natpn import metrics
 RNG = np.random.default_rng(0)
 
 
+def test_counts_are_inside_by_the_share_of_their_probability_that_is():
+    rate = np.random.default_rng(0).gamma(0.5, 0.5, 20_000)
+    y = np.random.default_rng(1).poisson(rate)
+    cdf, below = stats.poisson.cdf(y, rate), stats.poisson.cdf(y - 1, rate)
+    assert metrics.quantile_calibration(cdf, below) < 1 < 10 < metrics.quantile_calibration(cdf)
+    drawn = below + (cdf - below) * np.random.default_rng(2).random(20_000)
+    levels = np.arange(1, 20) / 20
+    assert metrics.central_shares(cdf, below, levels) == pytest.approx(
+        metrics.central_shares(drawn, None, levels), abs=0.015
+    )
+    wrong = stats.poisson.cdf(y, rate + 5), stats.poisson.cdf(y - 1, rate + 5)
+    assert metrics.quantile_calibration(*wrong) > 20
+    assert metrics.central_shares([0.5], [0.5], [0.1])[0] in (0, 1)
+
+
 def test_class_scores():
     p, y = RNG.dirichlet(np.ones(4), 50), RNG.integers(4, size=50)
     norms = [np.sqrt(sum((p[i, c] - (c == y[i])) ** 2 for c in range(4))) for i in range(50)]

@@ -63,14 +63,33 @@ def negative_log_likelihood(log_prob: ArrayLike) -> float:
     return float(-np.mean(_vector(log_prob, "log_prob")))
 
 
-def quantile_calibration(cdf: ArrayLike) -> float:
-    """Return how far the coverage of central intervals is from their mass, given the predictive cdf at the targets."""
+def quantile_calibration(cdf: ArrayLike, cdf_below: ArrayLike | None = None) -> float:
+    """Return how far the coverage of central intervals is from their mass, given the predictive cdf at the targets.
+
+    Args:
+        cdf: The probability of at most the target.
+        cdf_below: Of counts that of less than the target.
+    """
+    mass = np.arange(1, 10) / 10
+    return float(100 * np.sqrt(np.mean((central_shares(cdf, cdf_below, mass) - mass) ** 2)))
+
+
+def central_shares(cdf: ArrayLike, cdf_below: ArrayLike | None, mass: ArrayLike) -> Floats:
+    """Return the share of targets in the central part of their distribution, for each mass of it.
+
+    A count holds the probability from `cdf_below` to `cdf`. It is inside by the share of it that is: that is the mean
+    over targets that are drawn evenly from it, which are uniform if the distribution is right.
+    """
     values = _vector(cdf, "cdf")
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"cdf: expected probabilities, got values from {values.min()} to {values.max()}")
-    mass = np.arange(1, 10) / 10
-    inside = np.mean(np.abs(2 * values - 1) <= mass[:, None] + 1e-12, axis=1)
-    return float(100 * np.sqrt(np.mean((inside - mass) ** 2)))
+    levels = np.asarray(mass, np.float64)
+    if cdf_below is None:
+        return np.array([np.mean(np.abs(2 * values - 1) <= m + 1e-12) for m in levels])
+    below = np.minimum(_vector(cdf_below, "cdf_below"), values)
+    width = np.maximum(values - below, 1e-300)
+    ends = [((1 - m) / 2, (1 + m) / 2) for m in levels]
+    return np.array([np.mean(np.clip(np.minimum(values, b) - np.maximum(below, a), 0, None) / width) for a, b in ends])
 
 
 def crps(y: ArrayLike, draws: ArrayLike) -> float:

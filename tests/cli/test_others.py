@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import natpn.report
-from cli.conftest import refused, run
+from cli.conftest import refused, rows, run, write
 
 
 @pytest.fixture
@@ -22,8 +22,11 @@ def stand_in(monkeypatch):
 
 
 def test_a_report_is_what_the_module_renders(model, new, tmp_path, monkeypatch):
-    def render(estimator, X, y, ood=None):
+    def render(estimator, X, y, *, ood, **about):
+        said.append(about)
         return f"<html>{type(estimator).__name__} {X.num_rows} {len(y)} {ood.num_rows}</html>"
+
+    said = []
 
     monkeypatch.setitem(vars(natpn.report), "render", render)
     result = run("report", model, new, "--ood", new, "--out", tmp_path / "r.html")
@@ -31,6 +34,24 @@ def test_a_report_is_what_the_module_renders(model, new, tmp_path, monkeypatch):
     assert (tmp_path / "r.html").read_text() == "<html>NatPNRegressor 50 50 50</html>"
     assert run("report", model, new, "--ood", new, "--out", "-").stdout.startswith("<html>")
     assert "the disk is full" in refused(run("report", model, new, "--ood", new, "--out", "/dev/full"))
+    plain = {"title": None, "name": "model", "target": "rent", "unit": None, "source": "new.csv", "ids": None}
+    assert said[0] == plain
+
+
+def test_a_report_calls_rows_by_their_ids(model, tmp_path, monkeypatch):
+    cells = rows(30, 5)
+    cells[3][-1] = ""  # without a target, so that it is left out
+    path = write(tmp_path / "some.csv", cells)
+    said = []
+    monkeypatch.setitem(vars(natpn.report), "render", lambda *a, **about: said.append(about) or "<html></html>")
+    arguments = ["report", model, path, "--ood", path, "--title", "Rents", "--out", "-"]
+    assert run(*arguments, "--id", "flat").exit_code == 0
+    assert said[-1]["ids"] == [f"f{i}" for i in range(30) if i != 3]
+    assert (said[-1]["title"], said[-1]["ood"].num_rows) == ("Rents", 30)
+    result = run(*arguments, "--id", "area")
+    assert result.exit_code == 0, result.output  # it is a feature, too
+    assert said[-1]["ids"][0] == cells[0][1]
+    assert "did you mean 'flat'?" in refused(run(*arguments, "--id", "flt"))
 
 
 def test_the_server_gets_its_options(model, stand_in, monkeypatch):

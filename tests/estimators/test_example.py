@@ -45,6 +45,8 @@ def test_it_is_a_row_of_training_and_not_a_column_of_medians(table, model):
     assert (same & (X["day"] == pd.Timestamp(day))).sum() == 1
     assert nothing is None
     assert (a < 20) != (b < 20)  # medians would have both about 30
+    odd = np.square(model.inputs_.table.oddness(X)).sum(0)
+    assert odd[same][0] <= np.quantile(odd, 0.1)
     assert model.score_samples(X[same])[0] >= np.median(model.score_samples(X)) - 1
 
 

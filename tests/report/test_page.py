@@ -1,5 +1,6 @@
 """The page: whole, offline, escaped, the same every time, and there for every kind of model."""
 
+import datetime
 import re
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from natpn.model import Model
-from natpn.report import page, render, story
+from natpn.report import listed_rows, page, render
 from natpn.report.scores import METRICS, baselines, scores
 
 KINDS = ["labels", "many labels", "numbers", "conformal ensemble", "lognormal", "counts", "vectors", "images"]
@@ -156,14 +157,37 @@ def test_images_have_no_columns_to_point_at(case, rendered):
     assert render(case.model, data, None, ood=others, title="A & <B>") == rendered()
 
 
+@pytest.mark.parametrize("case", ["numbers", "labels"], indirect=True)
+def test_it_says_of_what_it_is_and_which_rows_to_look_at(case):
+    ids = [f"flat {i}" for i in range(len(case.X))]
+    about = {"name": "rent", "target": "the rent", "source": "test.csv", "date": datetime.date(2026, 11, 7)}
+    text = Page(render(case.model, case.X, case.y, ids=ids, **about)).text
+    assert "the rent: How far can this model be trusted?" in text
+    assert f"Model rent, tried on test.csv, {len(case.X):,} rows. Report of 7 November 2026." in text
+    facts = page.collect(case.model.model_, page.judge(case.model, case.X, case.y))
+    for order in (np.argsort(facts.log_evidence, kind="stable"), np.argsort(facts.log_prob, kind="stable")):
+        places = [text.index(f" {ids[i]} ") for i in order[:10]]
+        assert len(set(places)) == 10
+    with pytest.raises(ValueError, match="ids: expected one for each"):
+        render(case.model, case.X, case.y, ids=ids[1:])
+
+
+@pytest.mark.parametrize("case", ["counts"], indirect=True)
+def test_counts_are_no_scatter(rendered):
+    text = rendered()
+    assert "predicted mean of each group of rows" in text
+    assert "counts-patch" in text
+    assert "agreement-patch" not in text
+
+
 @pytest.mark.parametrize("case", ["labels"], indirect=True)
 def test_the_least_known_row_comes_first_with_its_unusual_column(case):
     X = case.X.copy()
     X.loc[X.index[41], "$x_1$ & more"] = -1234.5
-    rows = story.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
-    assert (rows[0].number, rows[0].column, rows[0].value, rows[0].alone) == (42, "$x_1$ & more", "−1,234", True)
+    rows = listed_rows.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
+    assert (rows[0].name, rows[0].column, rows[0].value, rows[0].alone) == ("42", "$x_1$ & more", "−1,234.5", True)
     X.loc[X.index[7], "colour"] = "never seen"
-    column, value, usual, alone = story._unusual(case.model, X[7:8], 1)[0]
+    column, value, usual, alone = listed_rows.unusual_cells(case.model, X[7:8], 1)[0]
     assert (column, value, alone) == ("colour", "never seen", True)
     assert usual in ("red, <i>blue</i>", "<i>blue</i>, red")
 
@@ -172,8 +196,8 @@ def test_the_least_known_row_comes_first_with_its_unusual_column(case):
 def test_columns_are_found_by_name_whatever_their_order(case):
     X = case.X.copy()
     X.loc[X.index[3], SCRIPT] = 99.0
-    found = story._unusual(case.model, X[X.columns[::-1]][:5], 5)
-    assert found == story._unusual(case.model, X[:5], 5)
+    found = listed_rows.unusual_cells(case.model, X[X.columns[::-1]][:5], 5)
+    assert found == listed_rows.unusual_cells(case.model, X[:5], 5)
     assert found[3][:2] == (SCRIPT, "99")
 
 

@@ -1,13 +1,18 @@
 """The sentences are right where the answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from natpn import metrics
 from natpn.families import FAMILIES
 from natpn.model.inputs import evenly
-from natpn.report import figures, story
+from natpn.report import count_figure, figures, story
 from natpn.report.facts import Facts
+from natpn.report.key_numbers import key_numbers
 from natpn.report.scores import LEVELS
+from natpn.report.words import share
 
 
 def facts(error, *, classes=None, **more):
@@ -23,7 +28,9 @@ def facts(error, *, classes=None, **more):
         "familiarity": np.ones(n),
         "novelty_p": np.ones(n),
         "held_out": np.arange(100.0),
+        "log_prob": -np.asarray(error, float),
         "classes": classes,
+        "central": more.get("inside"),
     }
     return Facts(**(given | more))
 
@@ -83,14 +90,16 @@ def test_the_first_bar_is_the_tenth_that_the_sentence_is_about():
 def test_certainty_is_compared_with_accuracy(sure, wrong, verdict):
     error = np.arange(1000) < wrong
     said = story.calibration(facts(error, classes=LABELS, confidence=np.full(1000, sure)))[0]
-    assert f"{story.share(sure)} sure" in said
+    assert f"{share(sure)} sure" in said
     assert "right in 90 %" in said
     assert verdict in said
 
 
 def test_ten_rows_are_too_few_for_a_verdict():
     some = facts(np.arange(10) < 2, classes=LABELS, confidence=np.full(10, 0.9))
-    assert "as sure as it should be" in story.calibration(some)[0]
+    assert story.calibration(some)[0].endswith("10 rows are too few to say whether that is right.")
+    some = facts(np.ones(10), inside=np.full(19, 0.9))
+    assert story.calibration(some)[0].endswith("10 rows are too few to say whether that is right.")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +112,136 @@ def test_ten_rows_are_too_few_for_a_verdict():
     ],
 )
 def test_intervals_are_compared_with_their_promise(held, discrete, verdict):
-    inside = np.where(np.isclose(LEVELS, 0.9), held, 0.5)
+    inside = np.where(np.isclose(LEVELS, 0.9), held, LEVELS)
     said = story.calibration(facts(np.ones(1000), inside=inside, discrete=discrete))[0]
-    assert f"{story.share(held)} do" in said
+    assert f"{share(held)} do" in said
     assert verdict in said
+
+
+FITS = "as wide as they should be"
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+@pytest.mark.parametrize("n", [5, 19, 20, 100, 1000, 100_000])
+def test_a_verdict_on_intervals_never_stands_beside_numbers_that_contradict_it(n, discrete):
+    for held in np.linspace(0.5, 1, 26):
+        for bend in np.linspace(-0.4, 0.4, 33):  # by how much the middle of the distribution is off
+            inside = np.where(np.isclose(LEVELS, 0.9), held, LEVELS)
+            central = np.clip(LEVELS + bend * np.sin(np.pi * LEVELS), 0, 1)
+            said = story.calibration(facts(np.ones(n), inside=inside, central=central, discrete=discrete))
+            text, doubt = " ".join(said), 2 * np.sqrt(0.09 / n)
+            gap = np.abs(central - LEVELS).max()
+            if n < 20:
+                assert said[0].endswith("too few to say whether that is right.")
+                assert len(said) == 1
+                continue
+            off = gap > 0.03 + 1.36 / np.sqrt(n)
+            assert (FITS in text) == (abs(held - 0.9) <= doubt and not off)
+            assert ("they are too narrow" in text) == (held < 0.9 - doubt)
+            assert ("they are too wide" in text) == (held > 0.9 + doubt and not discrete)
+            assert ("there it is too wide" in text) == (off and bend > 0)
+            assert ("there it is too narrow" in text) == (off and bend < 0)
+
+
+@pytest.mark.parametrize("n", [20, 200, 20_000])
+def test_a_verdict_on_certainty_never_stands_beside_numbers_that_contradict_it(n):
+    half = np.arange(n) < n // 2
+    for low in np.linspace(0.5, 1, 11):
+        for apart in np.linspace(0, 0.4, 9):  # one half of the answers is too sure, the other too modest
+            sure = np.where(half, low, 0.75)
+            right = np.clip(np.where(half, low - apart, 0.75 + apart), 0, 1)
+            error = np.where(
+                half, np.arange(n) / (n // 2) % 1 >= right, (np.arange(n) - n // 2) / (n - n // 2) >= right
+            )
+            some = facts(error, classes=LABELS, confidence=sure)
+            (text,) = story.calibration(some)
+            mean = abs(sure.mean() - 1 + error.mean())
+            off = metrics.expected_calibration_error(1 - error, sure) / 100 > 0.03 + np.sqrt(10 / n)
+            doubt = max(0.01, 2 * np.sqrt((sure * (1 - sure)).sum()) / n)
+            assert ("it is as sure as it should be" in text) == (mean <= doubt and not off)
+            assert ("not in every group" in text) == (mean <= doubt and off)
+            assert ("it is too" in text) == (mean > doubt)
+
+
+def test_a_model_no_better_than_a_guess_is_called_so():
+    truth = np.arange(100.0)
+    plain = np.abs(truth - truth.mean())
+    for factor in np.linspace(0.5, 1.5, 21):
+        said = story.scores(facts(factor * plain, truth=truth))
+        assert ("no better than that guess" in " ".join(said)) == (factor > 0.98)
+    for wrong in range(0, 100, 5):
+        some = facts(np.arange(100) < wrong, classes=LABELS, truth=(np.arange(100) < 40).astype(float))
+        assert ("no better than that guess" in " ".join(story.scores(some))) == (wrong >= 40)
+
+
+def test_flagged_rows_are_more_or_fewer_than_expected_only_beyond_chance():
+    for flagged in range(0, 200, 2):
+        p = np.where(np.arange(1000) < flagged, 0.01, 0.5)
+        said = story.familiarity(facts(np.zeros(1000), novelty_p=p, held_out=np.arange(1000.0)))[0]
+        chance = 2 * np.sqrt(0.05 * 0.95 * 2 / 1000)
+        assert ("more than the about 5 %" in said) == (flagged / 1000 > 0.05 + chance)
+        assert ("fewer than the about 5 %" in said) == (flagged / 1000 < 0.05 - chance)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "true", "verdict"),
+    [(15.7, 17.1, "no more of a difference"), (20.0, 17.1, "too many there"), (14.0, 17.1, "too few there")],
+)
+def test_what_comes_true_of_the_most_predicted(predicted, true, verdict):
+    assert verdict in story.most_predicted(predicted, true, 2.0)
+
+
+def test_counts_are_grouped_by_what_was_predicted():
+    rng = np.random.default_rng(0)
+    rate = rng.gamma(0.5, 6, 1000)
+    truth = rng.poisson(rate).astype(float)
+    interval = np.stack([np.maximum(rate - 2 * np.sqrt(rate), 0), rate + 2 * np.sqrt(rate)], 1)
+    some = facts(np.abs(truth - rate), truth=truth, prediction=rate, interval=interval, discrete=True)
+    groups = count_figure.count_groups(some)
+    most = np.argsort(rate)[-100:]
+    assert groups.predicted[-1] == pytest.approx(rate[most].mean())
+    assert groups.true[-1] == pytest.approx(truth[most].mean())
+    assert groups.doubt[-1] == pytest.approx(2 * truth[most].std() / 10)
+    assert np.all(np.diff(groups.predicted) > 0)
+    assert np.abs(groups.true - groups.predicted).max() < 1.5
+    svg = count_figure.counts(some)
+    assert "nan" not in svg
+    assert svg.count("%") >= 10  # the share inside each group's intervals
+    few = facts([0.0, 1.0], truth=np.array([1.0, 0]), prediction=np.array([1.0, np.inf]), interval=np.zeros((2, 2)))
+    assert len(count_figure.count_groups(few).true) == 1
+
+
+def test_logarithmic_axes_have_no_formulas():
+    truth = np.logspace(2, 7, 100)
+    svg = figures.agreement(facts(np.ones(100), truth=truth, prediction=truth))
+    assert "mathdefault" not in svg
+    assert "$" not in svg
+    assert ">10⁶<" in svg
+    years = facts(np.ones(100), truth=np.linspace(1950, 2020, 100), prediction=np.linspace(1950, 2020, 100))
+    assert ">1,960<" in figures.agreement(years)
+    assert ">1960<" in figures.agreement(replace(years, thousands=False))
+    prices = facts(np.ones(100), truth=np.linspace(1e5, 3e6, 100), prediction=np.linspace(1e5, 3e6, 100))
+    assert ">1,000,000<" in figures.agreement(prices)  # and not 1.0 beside a factor of a million
+
+
+def test_the_numbers_to_act_on():
+    error = np.arange(100.0)
+    interval = np.stack([error - 50, np.full(100, 200.0)], 1)
+    novel = np.where(error >= 90, 0.01, 0.5)
+    some = facts(error, interval=interval, novelty_p=novel)
+    typical, inside, strange = key_numbers(some, "€")
+    assert (typical.value, typical.beside) == ("49.5 €", "9 of 10 within 89.1 €")
+    assert (inside.value, inside.beside) == ("100 %", "half are at most 200 € wide")
+    assert (strange.value, strange.beside.count(";")) == ("10 %", 1)
+    assert "their typical error is 94.5, that of the others 44.5" in strange.beside
+    sure = np.where(np.arange(100) < 60, 0.95, 0.6)
+    labels = facts(np.arange(100) >= 80, classes=LABELS, confidence=sure, truth=(np.arange(100) < 30).astype(float))
+    right, certain, strange = key_numbers(labels)
+    assert (right.value, right.beside) == ("80 %", "the most frequent label alone: 70 %")
+    assert (certain.value, certain.beside) == ("60 %", "right in 100 % of them")
+    assert strange.value == "0 %"
+    few = facts(error, held_out=np.arange(5.0))
+    assert key_numbers(few)[-1].value == "cannot tell"
 
 
 def test_rows_unlike_training_are_counted_and_compared():
@@ -159,7 +294,10 @@ def test_errors_of_numbers_stand_beside_the_plainest_guess():
         said[0]
         == "The predictions are off by 1.67 on average; always guessing the mean of the test rows would be off by 1.5."
     )
-    assert said[1] == "This leaves out 1 row without a finite prediction."
+    assert said[1:] == [
+        "So its predictions are no better than that guess.",
+        "This leaves out 1 row without a finite prediction.",
+    ]
 
 
 def test_points_of_the_reliability_diagram():

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,13 @@ from natpn.cli.writing import PAGE, Problem, check_output, note, part, say, scor
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """Rows of a file as the model knows them: features, targets if asked for, and their numbers in the file."""
+    """Rows of a file as the model knows them: features, numbers in the file, and targets and names if asked for."""
 
     X: Any
     y: Any
     source: Source
     numbers: NDArray[np.intp]
+    ids: list[Any] | None = None
 
 
 def scoring_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -82,53 +84,87 @@ def evaluate_command(
 
 @click.command("report", short_help="Write a page about a model.")
 @click.option("--out", required=True, metavar="FILE", help="Where to write the HTML page; - is standard output.")
+@click.option("--id", "identifier", metavar="COLUMN", help="A column that names the rows; by default they are counted.")
+@click.option("--title", metavar="TEXT", help="The heading of the page.")
 @scoring_options
 def report_command(
-    model: str, data: str, out: str, target: str | None, ood: str | None, drop: tuple[str, ...], how: Reading
+    model: str,
+    data: str,
+    out: str,
+    identifier: str | None,
+    title: str | None,
+    target: str | None,
+    ood: str | None,
+    drop: tuple[str, ...],
+    how: Reading,
 ) -> None:
     """Write a page about MODEL and how it does on DATA: one HTML file that needs no network.
 
     \b
     Example:
-      natpn report rent test.csv --ood other_city.csv --out report.html
+      natpn report rent test.csv --id flat --ood other_city.csv --out report.html
     """
     render = part("natpn.report", "render", "report")
     check_data(data, ood)
     check_output(out, PAGE, model, data, ood)
-    saved, rows, other = read_rows(model, data, target, ood, drop, how)
+    saved, rows, other = read_rows(model, data, target, ood, drop, how, identifier)
     with located_rows(saved, rows, other):
-        page = render(saved.estimator, rows.X, rows.y, ood=other and other.X)
+        page = render(
+            saved.estimator,
+            rows.X,
+            rows.y,
+            ood=other and other.X,
+            title=title,
+            name=os.path.basename(os.path.abspath(model)),
+            target=target or saved.target,
+            unit=saved.unit,
+            source="standard input" if data == "-" else os.path.basename(data),
+            ids=rows.ids,
+        )
     write_text(out, page, PAGE)
     if out != "-":
         say(f"report  {out}")
 
 
 def read_rows(
-    model: str, data: str, target: str | None, ood: str | None, drop: Sequence[str], how: Reading
+    model: str,
+    data: str,
+    target: str | None,
+    ood: str | None,
+    drop: Sequence[str],
+    how: Reading,
+    identifier: str | None = None,
 ) -> tuple[SavedModel, ScoredRows, ScoredRows | None]:
-    """Read a model, rows with their targets, and rows unlike training if there are some."""
+    """Read a model, rows with their targets and names, and rows unlike training if there are some."""
     saved = read_model(model)
     name = target or saved.target
     if name is None:
         raise Problem(f"{model} does not say which column was its target; say --target.")
-    rows = read_file(saved, data, how, drop, name)
+    rows = read_file(saved, data, how, drop, name, identifier)
+    if identifier is not None and identifier not in saved.table.feature_names:
+        drop = [*drop, identifier]  # which the other file may have, too
     return saved, rows, None if ood is None else read_file(saved, ood, how, drop, None)
 
 
-def read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None) -> ScoredRows:
+def read_file(
+    saved: SavedModel, path: str, how: Reading, drop: Sequence[str], target: str | None, identifier: str | None = None
+) -> ScoredRows:
     """Read the rows of a file, those that have a target if one is asked for."""
     import pyarrow as pa
 
     with opened(path, how, saved.written) as source:
         keep = [] if target is None else [target]
-        for name in keep:
-            source.check_column("target", name)
+        names_rows = [] if identifier is None else [identifier]
+        for option, named in (("target", keep), ("id", names_rows)):
+            for name in named:
+                source.check_column(option, name)
         there = drop if target is not None else [name for name in drop if name in source.names]
-        names = match_features(saved, source, there, keep)
-        tables, targets = [], []
-        for first, batch in source.batches(list(dict.fromkeys([*names, *keep]))):
+        names = match_features(saved, source, there, [*keep, *names_rows])
+        tables, targets, ids = [], [], []
+        for first, batch in source.batches(list(dict.fromkeys([*names, *keep, *names_rows]))):
             tables.append(prepare_batch(saved, names, batch, source, first))
             targets += [chunk for name in keep for chunk in batch[name].chunks]
+            ids += [value for name in names_rows for value in batch[name].to_pylist()]
     X = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     y, rows = None, np.arange(X.num_rows)
     if target is not None:
@@ -137,7 +173,7 @@ def read_file(saved: SavedModel, path: str, how: Reading, drop: Sequence[str], t
             note(f"{X.num_rows - len(rows):,} of {X.num_rows:,} rows have no {target!r} and are left out")
             X = X.take(rows)
     source.tell_bad()
-    return ScoredRows(X, y, source, rows)
+    return ScoredRows(X, y, source, rows, [ids[row] for row in rows] if ids else None)
 
 
 def _targets(column: Any, name: str, source: Source, estimator: Any) -> Targets:

@@ -12,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from natpn import metrics
 from natpn.model import NOVEL, Labels, Model
 from natpn.model.inputs import evenly, n_rows, read_dataset
-from natpn.report.scores import Judged
+from natpn.report.scores import LEVELS, Judged
+from natpn.tabular.number import is_year_or_code
 
 Floats = NDArray[np.float64]
 
@@ -34,12 +36,15 @@ class Facts:
     familiarity: Floats  # the weight of the data in each answer
     novelty_p: Floats  # the share of held-out rows that were as unfamiliar
     held_out: Floats  # the log evidence of held-out rows of training
+    log_prob: Floats  # of the truth
     exact: bool = True  # whether these were kept for calibration alone
     discrete: bool = False  # whether targets are whole numbers, whose intervals cannot hold any share exactly
     classes: NDArray[Any] | None = None  # the labels; None for numbers and vectors
     confidence: Floats | None = None  # classes: the probability of the predicted label
     interval: Floats | None = None  # numbers: the 90 % intervals, (rows, 2)
     inside: Floats | None = None  # numbers: the share of targets inside the interval of each of `LEVELS`
+    central: Floats | None = None  # the same of the central part of the distribution, which counts are in by halves
+    thousands: bool = True  # whether people set thousands apart in the targets, as they do not in years
     ood: Floats | None = None  # the log evidence of rows unlike training, if some were given
     ood_novelty_p: Floats | None = None
 
@@ -87,6 +92,9 @@ def collect(model: Model, judged: Judged) -> Facts:
     classes = model.targets.classes if isinstance(model.targets, Labels) else None
     truth, prediction = (known[name] for name in (("truth", "prediction") if classes is None else ("label", "guess")))
     scalar = "cdf" in known
+    discrete = scalar and bool((known["cdf_below"] != known["cdf"]).any())
+    inside = known["within"].mean(0) if scalar else None
+    usual = model.targets.usual
     others = evenly(len(judged.get("ood_log_evidence", ())), MAX_ROWS)
     return Facts(
         n_given=n,
@@ -99,11 +107,14 @@ def collect(model: Model, judged: Judged) -> Facts:
         novelty_p=known["novelty_p"],
         held_out=model.calibration.log_evidence,
         exact=model.calibration.scores is not None,
-        discrete="cdf_below" in known,
+        log_prob=known["log_prob"],
+        discrete=discrete,
         classes=classes,
         confidence=known.get("confidence"),
         interval=np.stack([known["lower"], known["upper"]], 1) if scalar else None,
-        inside=known["within"].mean(0) if scalar else None,
+        inside=inside,
+        central=_central(known) if discrete and model.calibration.scores is None else inside,
+        thousands=usual is None or not is_year_or_code("", *usual),
         ood=judged["ood_log_evidence"][others] if len(others) else None,
         ood_novelty_p=judged["ood_novelty_p"][others] if len(others) else None,
     )
@@ -116,3 +127,9 @@ def _error(truth: Floats, prediction: Floats, classes: bool) -> Floats:
     if distance.ndim > 1:
         distance = np.linalg.norm(distance, axis=1)
     return np.nan_to_num(distance, nan=np.inf, posinf=np.inf)
+
+
+def _central(known: Judged) -> Floats:
+    """Return the share of counts in the central part of their distribution, for each level."""
+    cdf, below = np.clip((known["cdf"], known["cdf_below"]), 0, 1)
+    return metrics.central_shares(cdf, below, LEVELS)

@@ -84,7 +84,7 @@ def reliability(facts: Facts) -> str:
 
 def coverage(facts: Facts) -> str:
     """Draw the share of targets inside intervals against what the intervals promise."""
-    inside = np.zeros(0) if facts.inside is None else facts.inside
+    inside = np.zeros(0) if facts.central is None else facts.central
     low, high = wilson(inside * len(facts), np.full(len(inside), len(facts)))
 
     def content(axes: Axes) -> None:
@@ -152,6 +152,7 @@ def knowing(facts: Facts) -> str:
             xlabel=f"test rows in {len(middle)} groups of equal size",
             ylabel="answers that are wrong, %" if facts.classes is not None else "typical error (median)",
         )
+        axes.yaxis.set_major_formatter(tick)
         axes.grid(True, axis="y")
 
     return draw("knowing", content)
@@ -164,8 +165,13 @@ def agreement(facts: Facts) -> str:
     low, high = limits(facts)
 
     def content(axes: Axes) -> None:
+        written: Callable[[float, float], str] = tick if facts.thousands else lambda x, _: f"{x:g}"
         if is_logarithmic(facts):
             axes.set(xscale="log", yscale="log")
+            written = lambda x, _: power(round(np.log10(x)))  # noqa: E731
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(written)
+            axis.set_minor_formatter(lambda x, _: "")
         span = (low, high)
         axes.set(xlim=span, ylim=span, xlabel="predicted", ylabel="true")
         if facts.interval is not None:
@@ -253,6 +259,20 @@ def wilson(hits: Floats, n: Floats) -> tuple[Floats, Floats]:
     centre = (hits + z**2 / 2) / (n + z**2)
     half = z / (n + z**2) * np.sqrt(hits * (n - hits) / n + z**2 / 4)
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
+
+
+def tick(x: float, place: float = 0) -> str:
+    """Return a number on an axis; matplotlib's own texts are formulas on logarithmic axes, and factors on others.
+
+    Examples:
+        >>> tick(2500.0), tick(1e6), tick(0.25), tick(1e-5), tick(-3e9), tick(1e12)
+        ('2,500', '1,000,000', '0.25', '10⁻⁵', '−3·10⁹', '10¹²')
+    """
+    if x == 0 or 1e-3 <= abs(x) < 1e7:
+        return (f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.6g}").replace("-", "−")
+    exponent = int(np.floor(np.log10(abs(x)) + 1e-9))
+    factor = f"{x / 10.0**exponent:.3g}".replace("-", "−")
+    return power(exponent) if factor == "1" else f"{factor}·{power(exponent)}"
 
 
 def power(exponent: int) -> str:

@@ -1,7 +1,9 @@
 """A fitted model and rows → one HTML page that needs nothing else: no network, no scripts, no fonts."""
 
+import datetime
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -11,9 +13,12 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from natpn.report import figures, story
+from natpn.report import count_figure, figures, story
 from natpn.report.facts import Facts, collect, read
+from natpn.report.key_numbers import key_numbers
+from natpn.report.listed_rows import Row, least_trusted, most_surprising
 from natpn.report.scores import METRICS, baseline_words, baselines, judge, totals
+from natpn.report.words import number, rows, share
 
 _MAX_LABELS = 12
 _CONFUSIONS = 12
@@ -37,9 +42,23 @@ class Section:
     sentences: list[str]  # what it says about this model
     picture: Drawing | None = None
     body: str = ""  # what else it shows: "scores", "rows", "matrix", "pairs" or nothing
+    rows: list[Row] = field(default_factory=list)
 
 
-def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = None) -> str:
+def render(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    ood: Any = None,
+    title: str | None = None,
+    name: str | None = None,
+    target: str | None = None,
+    unit: str | None = None,
+    source: str | None = None,
+    ids: Sequence[Any] | None = None,
+    date: datetime.date | None = None,
+) -> str:
     """Return a page about a model: one HTML text that opens offline.
 
     Args:
@@ -47,25 +66,49 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         X: Rows that the model has not seen.
         y: Their targets.
         ood: Rows that are unlike training, to see whether the model notices.
-        title: The heading.
+        title: The heading; by default a question about the target.
+        name: What the model is called.
+        target: What it predicts.
+        unit: In which unit.
+        source: Where the rows come from, such as the name of a file.
+        ids: What each row is called; by default they are counted from 1.
+        date: When the report is made; by default today.
 
     Raises:
         ValueError: If the model cannot be reported on, or the targets do not fit.
     """
     X, y, ood = read(model, X, y, ood)
+    if ids is not None and len(ids) != len(y):
+        raise ValueError(f"ids: expected one for each of {rows(len(y))}, got {len(ids)}; give as many, or none")
     judged = judge(model, X, y, ood)
+    inputs = model.model_.targets.without_exposures(X)
     facts, found, same = collect(model.model_, judged), totals(judged), baselines(model, y)
     sections = [
-        Section("model", "What is this model?", story.model(model, facts)),
         Section("scores", "How good are its predictions?", story.scores(facts), body="scores"),
         _calibration(facts),
         _familiarity(facts),
         _knowing(facts),
-        Section("least", "Which rows does it trust least?", [_LEAST], body="rows"),
+        Section(
+            "least",
+            "Which rows does it trust least?",
+            [_LEAST],
+            body="rows",
+            rows=least_trusted(model, inputs, facts, ids),
+        ),
+        Section(
+            "surprise",
+            "Which rows surprised it most?",
+            [_SURPRISE],
+            body="rows",
+            rows=most_surprising(model, inputs, facts, ids),
+        ),
         _agreement(facts),
+        Section("model", "What is this model?", story.model(model, facts)),
     ]
     text: str = _template().render(
-        title=title or "How far can this model be trusted?",
+        title=title or (f"{target}: " if target else "") + "How far can this model be trusted?",
+        made=_made(name, source, facts.n_given, date or datetime.date.today()),
+        keys=key_numbers(facts, unit),
         sections=sections,
         short=[s.sentences[0] for s in sections if s.name in _SHORT and s.sentences],
         scores=[
@@ -74,7 +117,7 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
         ],
         baseline=baseline_words(model),
         second=str(model.classes_[1]) if "precision" in found else None,
-        rows=story.least_trusted(model, model.model_.targets.without_exposures(X), facts),
+        named=ids is not None,
         is_table=model.inputs_.kind == "table",
         matrix=_matrix(facts),
         pairs=[(str(a), str(b), n) for a, b, n in story.confusions(facts)[:_CONFUSIONS]],
@@ -87,6 +130,16 @@ def render(model: Any, X: Any, y: Any, *, ood: Any = None, title: str | None = N
 
 _SHORT = ("scores", "calibration", "familiarity", "knowing")
 _LEAST = "These are the test rows with the least evidence, the least known first. Look at them before you rely on them."
+_SURPRISE = (
+    "These are the test rows whose true value the model held for the least likely. Here errors in the data show, and "
+    "what the columns do not tell."
+)
+
+
+def _made(name: str | None, source: str | None, n: int, date: datetime.date) -> str:
+    """Say of what the report is, and when it was made."""
+    parts = [f"Model {name}" if name else "", f"{source or 'test rows'}, {rows(n)}"]
+    return ", tried on ".join(filter(None, parts)) + f". Report of {date.day} {date:%B %Y}."
 
 
 def score_text(name: str, value: float) -> str:
@@ -102,7 +155,7 @@ def score_text(name: str, value: float) -> str:
         return "not defined"
     if "in %" in METRICS[name].meaning:
         return f"{value:.1f} %"
-    return "less than 0.0001" if 0 < value < 1e-4 else story.number(value)
+    return "less than 0.0001" if 0 < value < 1e-4 else number(value)
 
 
 def _calibration(facts: Facts) -> Section:
@@ -110,8 +163,7 @@ def _calibration(facts: Facts) -> Section:
     if facts.confidence is not None:
         sure, right, count = figures.reliability_points(facts)
         points = "; ".join(
-            f"{story.share(s)} sure, {story.share(r)} right ({story.rows(int(n))})"
-            for s, r, n in zip(sure, right, count, strict=True)
+            f"{share(s)} sure, {share(r)} right ({rows(int(n))})" for s, r, n in zip(sure, right, count, strict=True)
         )
         picture = Drawing(
             Markup(figures.reliability(facts)),
@@ -123,13 +175,16 @@ def _calibration(facts: Facts) -> Section:
     title = "Do its intervals hold what they promise?"
     if facts.inside is None:
         return Section("calibration", title, ["The targets are vectors, which have no intervals, so this is left out."])
-    inside = facts.inside
-    points = "; ".join(f"{p} %: {story.share(float(inside[i]))}" for i, p in ((1, 10), (9, 50), (17, 90)))
+    inside = facts.inside if facts.central is None else facts.central
+    points = "; ".join(f"{p} %: {share(float(inside[i]))}" for i, p in ((1, 10), (9, 50), (17, 90)))
+    halves = (
+        " A count on the edge of an interval counts in part, so that the line can be met." if facts.discrete else ""
+    )
     picture = Drawing(
         Markup(figures.coverage(facts)),
         f"Share of true values inside intervals that promise {points}. {sentences[0]}",
         "For intervals of every width: how many true values they should hold, and how many they do. On the dashed line "
-        "they hold what they promise; the band is what chance leaves open.",
+        f"they hold what they promise; the band is what chance leaves open.{halves}",
     )
     return Section("calibration", title, sentences, picture)
 
@@ -156,7 +211,7 @@ def _knowing(facts: Facts) -> Section:
     if len(facts) < story.FEW:
         return Section("knowing", title, sentences)
     middle, _, _ = figures.error_groups(facts)
-    values = ", ".join(story.share(float(m)) if facts.classes is not None else story.number(float(m)) for m in middle)
+    values = ", ".join(share(float(m)) if facts.classes is not None else number(float(m)) for m in middle)
     what = "Share of wrong answers" if facts.classes is not None else "Median error"
     picture = Drawing(
         Markup(figures.knowing(facts)),
@@ -174,10 +229,12 @@ def _agreement(facts: Facts) -> Section:
     if facts.truth.ndim > 1:
         sentence = "The targets are vectors, which one figure cannot show, so it is left out."
         return Section("agreement", title, [sentence])
+    if facts.discrete:
+        return _counts(facts, title, sentences)
     outside = figures.n_outside(facts)
     if outside:
-        sentences.append(f"The figure leaves out {story.rows(outside)} with a prediction far from every true value.")
-    drawn = "" if len(facts) <= figures.POINTS else f" Of {story.rows(len(facts))}, {figures.POINTS:,} are drawn."
+        sentences.append(f"The figure leaves out {rows(outside)} with a prediction far from every true value.")
+    drawn = "" if len(facts) <= figures.POINTS else f" Of {rows(len(facts))}, {figures.POINTS:,} are drawn."
     picture = Drawing(
         Markup(figures.agreement(facts)),
         f"True against predicted values. {' '.join(sentences)}",
@@ -187,10 +244,26 @@ def _agreement(facts: Facts) -> Section:
     return Section("agreement", title, sentences, picture)
 
 
+def _counts(facts: Facts, title: str, sentences: list[str]) -> Section:
+    groups = count_figure.count_groups(facts)
+    last = (float(values[-1]) for values in (groups.predicted, groups.true, groups.doubt))
+    sentences = [*sentences, story.most_predicted(*last)]
+    pairs = zip(groups.predicted, groups.true, strict=True)
+    means = "; ".join(f"{number(float(a))} and {number(float(b))}" for a, b in pairs)
+    picture = Drawing(
+        Markup(count_figure.counts(facts)),
+        f"Predicted and true mean of groups of rows: {means}. {sentences[0]}",
+        "Rows in groups of equal size, from the fewest to the most predicted. A dot should meet the line of its group; "
+        "the vertical line is what chance leaves open. Above each bar, the mean 90 % interval, is how many true counts "
+        "were inside their own.",
+    )
+    return Section("agreement", title, sentences, picture)
+
+
 def _observations(log_n: float) -> str:
     if log_n < -4:
         return "next to none"
-    return story.number(math.exp(log_n)) if log_n < 16 else figures.power(round(log_n / math.log(10)))
+    return number(math.exp(log_n)) if log_n < 16 else figures.power(round(log_n / math.log(10)))
 
 
 def _matrix(facts: Facts) -> dict[str, Any] | None:

@@ -31,9 +31,9 @@ Judged = Mapping[str, Floats]
 Of all rows: `log_prob`, and what the model says of its knowledge (`log_evidence`, `aleatoric`, `familiarity`,
 `novelty_p`), which of other rows begin with `ood_`. Of numbers and vectors: `truth` and `prediction`. Of single numbers
 also `cdf`, `crps`, `lower` and `upper`, the ends of the 90 % interval, `within`, whether the interval of each of
-`LEVELS` holds the truth, (rows, k), and for counts `cdf_below`, the probability of less than the truth. Of
-classes: the places of labels, `label` and `guess`, `right`, `confidence`, `distance` and `squared_distance` of the
-probabilities from the truth; of two classes `second`, the probability of the second.
+`LEVELS` holds the truth, (rows, k), and `cdf_below`, the probability of less than the truth, which of counts differs
+from `cdf`. Of classes: the places of labels, `label` and `guess`, `right`, `confidence`, `distance` and
+`squared_distance` of the probabilities from the truth; of two classes `second`, the probability of the second.
 """
 
 LEVELS = np.arange(1, 20) / 20
@@ -152,8 +152,8 @@ METRICS: dict[str, Metric] = {
     "calibration": Metric(
         "Quantile calibration",
         "How far the share of targets in predicted intervals is from what was promised, in %; 0 is best.",
-        ("cdf",),
-        lambda cdf: metrics.quantile_calibration(np.clip(cdf, 0, 1)),
+        ("cdf", "cdf_below"),
+        lambda cdf, below: metrics.quantile_calibration(*np.clip((cdf, below), 0, 1)),
     ),
     "coverage_90": Metric(
         "Coverage of the 90 % interval",
@@ -275,9 +275,8 @@ def _compare(part: Predictive, y: NDArray[Any]) -> dict[str, Floats]:
         lower, upper = part.interval(0.9).T
         found |= {"cdf": part.cdf(truth), "lower": lower, "upper": upper}
         found["within"] = part.within(truth, LEVELS).astype(float)
+        found["cdf_below"] = part.cdf(truth - 1) if part.predictive.target.discrete else found["cdf"]
         found["crps"] = metrics.crps_of_rows(truth, part.equally_likely())
-        if part.predictive.target.discrete:
-            found["cdf_below"] = part.cdf(truth - 1)
     return found
 
 

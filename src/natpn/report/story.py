@@ -2,11 +2,10 @@
 
 A difference is mentioned only if chance alone would rarely produce it: two standard errors for shares, a one-sided test
 at 5 % for errors (Fisher's for classes, Mann and Whitney's for numbers). The first sentence of each list is the short
-form. Last come the rows that the model knows least, and what is unusual in them.
+form.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,57 +14,15 @@ from scipy.stats import fisher_exact, mannwhitneyu
 
 from natpn import metrics
 from natpn.model import NOVEL
-from natpn.model.inputs import take
 from natpn.report.facts import Facts
 from natpn.report.scores import LEVELS
-from natpn.tabular import read_table
+from natpn.report.words import number, rows, share
 
 Floats = NDArray[np.float64]
 
 FEW = 20  # rows below which nothing is compared
-_ROWS = 10
-_STANDS_OUT = 2.0  # standard deviations
-_TEXT = 60
-
-
-def share(x: float) -> str:
-    """Return a share between 0 and 1 in %, never rounded to 0 or 100.
-
-    Examples:
-        >>> share(0.341), share(0.004), share(0.9999), share(1.0), share(0.00001)
-        ('34 %', '0.4 %', 'more than 99.9 %', '100 %', 'less than 0.1 %')
-    """
-    percent = 100 * x
-    if 0 < percent < 0.1:
-        return "less than 0.1 %"
-    if 99.9 < percent < 100:
-        return "more than 99.9 %"
-    near = percent < 9.95 or percent > 99
-    return f"{percent:.1f}".removesuffix(".0") + " %" if near else f"{percent:.0f} %"
-
-
-def number(x: float) -> str:
-    """Return a number with three significant digits.
-
-    Examples:
-        >>> number(1234.5), number(0.00012345), number(12.0), number(-2.5e9), number(float("inf"))
-        ('1,234', '0.000123', '12', '−2.5e+09', 'not defined')
-    """
-    if not math.isfinite(x):
-        return "not defined"
-    large = 1000 <= abs(x) < 1e7
-    text = f"{x:,.0f}" if large else f"{x:.3g}"
-    return text.replace("-", "−", 1) if text.startswith("-") else text
-
-
-def rows(n: int, kind: str = "row") -> str:
-    """Return a number of rows in words.
-
-    Examples:
-        >>> rows(1), rows(12000)
-        ('1 row', '12,000 rows')
-    """
-    return f"{n:,} {kind}" + ("" if n == 1 else "s")
+BETTER = 0.98  # of the error of a guess: above that a model is no better
+GAP = 0.03  # between a promise and what came true, in which nobody is interested
 
 
 def model(fitted: Any, facts: Facts) -> list[str]:
@@ -85,7 +42,7 @@ def model(fitted: Any, facts: Facts) -> list[str]:
     said = [
         f"This is a {kind}. It was trained on {rows(fitted.n_rows_)} ({inputs}) and predicts {what}. With every answer "
         "it gives a full distribution of what may come out, and says how well it knows such rows.",
-        f"Everything below was measured on {rows(facts.n_given)} with known answers, the test rows, and holds as "
+        f"Everything here was measured on {rows(facts.n_given)} with known answers, the test rows, and holds as "
         "far as the model has not seen them in training.",
     ]
     if facts.n_given > len(facts):
@@ -99,10 +56,12 @@ def scores(facts: Facts) -> list[str]:
     """Say how good the predictions are, compared with the simplest guess."""
     if facts.classes is not None:
         counts = np.bincount(facts.truth.astype(np.int64), minlength=len(facts.classes))
-        return [
-            f"The model is right in {share(1 - facts.error.mean())} of the test rows; always answering the most "
-            f"frequent label would be right in {share(counts.max() / len(facts))}."
+        right, guess = 1 - float(facts.error.mean()), float(counts.max() / len(facts))
+        said = [
+            f"The model is right in {share(right)} of the test rows; always answering the most "
+            f"frequent label would be right in {share(guess)}."
         ]
+        return [*said, "So its most probable label is no better than that guess."] if right <= guess else said
     finite = facts.error[np.isfinite(facts.error)]
     if not len(finite):
         return ["For none of the test rows does the model give a finite prediction."]
@@ -110,8 +69,10 @@ def scores(facts: Facts) -> list[str]:
     plain = np.abs(centre) if centre.ndim == 1 else np.linalg.norm(centre, axis=1)
     said = [f"The predictions are off by {number(float(finite.mean()))} on average."]
     if len(facts) > 1:
-        guess = number(float(plain.mean()))
-        said[0] = said[0][:-1] + f"; always guessing the mean of the test rows would be off by {guess}."
+        guess = float(plain.mean())
+        said[0] = said[0][:-1] + f"; always guessing the mean of the test rows would be off by {number(guess)}."
+        if finite.mean() > BETTER * guess:
+            said.append("So its predictions are no better than that guess.")
     if len(finite) < len(facts):
         said.append(f"This leaves out {rows(len(facts) - len(finite))} without a finite prediction.")
     return said
@@ -120,21 +81,55 @@ def scores(facts: Facts) -> list[str]:
 def calibration(facts: Facts) -> list[str]:
     """Say whether the model is as sure as it should be."""
     if facts.confidence is not None:
-        right, sure = 1 - float(facts.error.mean()), float(facts.confidence.mean())
-        doubt = 2 * math.sqrt(float((facts.confidence * (1 - facts.confidence)).sum())) / len(facts)
-        said = f"On average the model is {share(sure)} sure of its answer, and right in {share(right)} of the rows"
-        if abs(right - sure) <= max(doubt, 0.01):
-            return [f"{said}: it is as sure as it should be."]
-        return [f"{said}: it is too {'sure of itself' if sure > right else 'modest'}."]
-    if facts.inside is None:
+        return [_certainty(facts, facts.confidence)]
+    if facts.inside is None or facts.central is None:
         return []
-    held = float(facts.inside[np.abs(LEVELS - 0.9).argmin()])
+    held, doubt = float(facts.inside[np.abs(LEVELS - 0.9).argmin()]), 2 * math.sqrt(0.09 / len(facts))
     said = f"Of the intervals that should hold the true value in 90 % of the rows, {share(held)} do"
-    if abs(held - 0.9) <= 2 * math.sqrt(0.09 / len(facts)):
-        return [f"{said}: they are as wide as they should be."]
-    if facts.discrete and held > 0.9:
-        return [f"{said}; intervals of whole numbers hold at least their share, and often more."]
-    return [f"{said}: they are too {'narrow' if held < 0.9 else 'wide'}."]
+    if len(facts) < FEW:
+        return [f"{said}; {rows(len(facts))} {_are(len(facts))} too few to say whether that is right."]
+    other = _other_widths(facts.central, len(facts))
+    if facts.discrete and held > 0.9 + doubt:
+        said += "; intervals of whole numbers hold at least their share, and often more."
+        return [said, other or "Apart from that the predicted distribution fits: see the figure."]
+    if held < 0.9 - doubt or held > 0.9 + doubt:
+        return [f"{said}: they are too {'narrow' if held < 0.9 else 'wide'}.", *([other] if other else [])]
+    if other:
+        return [f"{said}, as they should, but intervals of other widths do not.", other]
+    return [f"{said}: they are as wide as they should be."]
+
+
+def _certainty(facts: Facts, confidence: Floats) -> str:
+    right, sure = 1 - float(facts.error.mean()), float(confidence.mean())
+    doubt = 2 * math.sqrt(float((confidence * (1 - confidence)).sum())) / len(facts)
+    said = f"On average the model is {share(sure)} sure of its answer, and right in {share(right)} of the rows"
+    if len(facts) < FEW:
+        return f"{said}; {rows(len(facts))} {_are(len(facts))} too few to say whether that is right."
+    if abs(right - sure) > max(doubt, 0.01):
+        return f"{said}: it is too {'sure of itself' if sure > right else 'modest'}."
+    apart = metrics.expected_calibration_error(1 - facts.error, confidence) / 100
+    if apart > GAP + math.sqrt(10 / len(facts)):  # twice what chance alone makes of 15 groups, at most
+        return (
+            f"{said}, as it should be on average, but not in every group of answers: they are off by {share(apart)}, "
+            "some too sure and others too modest."
+        )
+    return f"{said}: it is as sure as it should be."
+
+
+def _other_widths(central: Floats, n: int) -> str | None:
+    """Say where promise and truth are furthest apart, if chance rarely does that (Kolmogorov's bound at 5 %)."""
+    worst = int(np.abs(central - LEVELS).argmax())
+    gap = float(central[worst] - LEVELS[worst])
+    if abs(gap) <= GAP + 1.36 / math.sqrt(n):
+        return None
+    return (
+        f"The middle {share(float(LEVELS[worst]))} of the predicted distribution holds {share(float(central[worst]))} "
+        f"of the true values: there it is too {'wide' if gap > 0 else 'narrow'}."
+    )
+
+
+def _are(n: int) -> str:
+    return "is" if n == 1 else "are"
 
 
 def familiarity(facts: Facts) -> list[str]:
@@ -148,6 +143,8 @@ def familiarity(facts: Facts) -> list[str]:
     else:
         wrong = 2 * math.sqrt(NOVEL * (1 - NOVEL) * (1 / len(facts) + 1 / len(facts.held_out)))
         said = [f"{share(flagged)} of the test rows are flagged as unlike training, where about 5 % are expected."]
+        if flagged < NOVEL - wrong:
+            said[0] = said[0].replace("where about 5 % are", "fewer than the about 5 %")
         if flagged > NOVEL + wrong:
             said[0] = said[0].replace("where about 5 % are", "more than the about 5 %")
             said.append(
@@ -169,8 +166,8 @@ def familiarity(facts: Facts) -> list[str]:
 def knowing(facts: Facts) -> list[str]:
     """Say whether errors are where the model knows least."""
     if len(facts) < FEW:
-        be = "is" if len(facts) == 1 else "are"
-        return [f"{rows(len(facts))} {be} too few to compare well-known with little-known ones; it takes {FEW}."]
+        few = f"{rows(len(facts))} {_are(len(facts))} too few"
+        return [f"{few} to compare well-known with little-known ones; it takes {FEW}."]
     least = least_known(facts)
     low, rest = facts.error[least], facts.error[~least]
     if facts.classes is not None:
@@ -212,6 +209,14 @@ def agreement(facts: Facts) -> list[str]:
     return [f"Half of the predictions are within {number(half)} of the truth, 9 of 10 within {number(most)}."]
 
 
+def most_predicted(predicted: float, true: float, doubt: float) -> str:
+    """Say whether as many come true as are predicted, in the rows with the largest predictions."""
+    said = f"Where it predicts most, {number(predicted)} on average, {number(true)} came true"
+    if abs(predicted - true) <= doubt:
+        return f"{said}: no more of a difference than chance makes."
+    return f"{said}: it predicts too {'many' if predicted > true else 'few'} there."
+
+
 def least_known(facts: Facts) -> NDArray[np.bool_]:
     """Return which rows are the tenth with the least evidence."""
     mask = np.zeros(len(facts), bool)
@@ -228,95 +233,3 @@ def confusions(facts: Facts) -> list[tuple[Any, Any, int]]:
     found, counts = np.unique(pairs, axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     return [(facts.classes[found[i, 0]], facts.classes[found[i, 1]], int(counts[i])) for i in order]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One of the rows that the model knows least."""
-
-    number: int  # which row of the data it is, from 1 on
-    familiarity: str  # the weight of the data in the answer
-    rarity: str  # how many held-out rows were as unfamiliar
-    prediction: str
-    truth: str
-    column: str = ""  # the column whose value is the most unusual; "" without a table
-    value: str = ""
-    usual: str = ""  # what training had there
-    alone: bool = True  # whether that value is unusual by itself
-
-
-def least_trusted(model: Any, X: Any, facts: Facts) -> list[Row]:
-    """Return the rows with the least evidence, the least known first."""
-    chosen = np.argsort(facts.log_evidence, kind="stable")[:_ROWS]
-    unusual = _unusual(model, take(X, facts.index[chosen]), len(chosen))
-    return [
-        Row(
-            int(facts.index[i]) + 1,
-            share(float(facts.familiarity[i])),
-            share(float(facts.novelty_p[i])),
-            _prediction(facts, i),
-            _truth(facts, i),
-            *found,
-        )
-        for i, found in zip(chosen, unusual, strict=True)
-    ]
-
-
-def _unusual(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
-    """Return column, value, usual values and whether it stands out, for each row; nothing without a table."""
-    if model.inputs_.kind != "table":
-        return [()] * n
-    transform = model.inputs_.table
-    names = transform.most_unusual(X)
-    table = read_table(X)
-    order = transform.match_columns(table.names, table.shape[1]) or list(range(table.shape[1]))
-    place = {name: number for number, name in enumerate(transform.feature_names)}
-    cells = list(table.columns(order))
-    found = []
-    for row, name in enumerate(names):
-        column = transform.columns[place[name]]
-        odd = float(column.oddness(cells[place[name]])[row])
-        raw = table.values(order[place[name]])[row]
-        found.append((name, cell(raw), column.usually(cell, share), odd >= _STANDS_OUT))
-    return found
-
-
-def cell(value: Any) -> str:
-    """Return a value of a table in a few characters.
-
-    Examples:
-        >>> cell(0.123456), cell(None), cell(float("nan")), cell("red"), cell(3)
-        ('0.123', 'missing', 'missing', 'red', '3')
-    """
-    if value is None or (isinstance(value, (float, np.floating)) and np.isnan(value)) or str(value) in ("NaT", "<NA>"):
-        return "missing"
-    if isinstance(value, (float, np.floating)):
-        return number(float(value)) if np.isfinite(value) else str(value)
-    text = str(value).removesuffix(" 00:00:00")
-    return text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
-
-
-def _prediction(facts: Facts, i: int) -> str:
-    if facts.classes is not None and facts.confidence is not None:
-        label = facts.classes[int(facts.prediction[i])]
-        return f"{cell(label)} ({share(float(facts.confidence[i]))} sure)"
-    if facts.interval is None:
-        return _vector(facts.prediction[i])
-    low, high = facts.interval[i]
-    return f"{number(facts.prediction[i])} ({_end(low)} to {_end(high)})"
-
-
-def _truth(facts: Facts, i: int) -> str:
-    if facts.classes is not None:
-        return cell(facts.classes[int(facts.truth[i])])
-    return number(facts.truth[i]) if facts.truth.ndim == 1 else _vector(facts.truth[i])
-
-
-def _end(x: float) -> str:
-    return number(x) if np.isfinite(x) else "−∞" if x < 0 else "∞"
-
-
-def _vector(values: NDArray[np.float64]) -> str:
-    values = np.atleast_1d(values)
-    text = ", ".join(number(float(v)) for v in values[:4])
-    return f"({text}{', …' if len(values) > 4 else ''})"
