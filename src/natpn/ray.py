@@ -82,7 +82,7 @@ class Scorer:
         self.features: list[str] = self.estimator.feature_names_in_.tolist()
         exposure = self.estimator.model_.targets.exposure
         self.features += [] if exposure is None or exposure.column is None else [exposure.column]
-        whole = make_frame(self.estimator.model_.answer_without_evidence().columns(coverage), pa.table({}))
+        whole = make_frame(self.estimator.model_.columns_without_evidence(coverage), pa.table({}))
         for name in columns or ():
             check_choice("columns", name, whole.column_names)
         self.columns: list[str] = whole.column_names if columns is None else list(columns)
@@ -116,10 +116,10 @@ class Scorer:
             threads = torch.get_num_threads()
             torch.set_num_threads(1)  # there is a process for each core
             try:
-                found = self.estimator.predict_frame(batch.select(self.features), coverage=self.coverage)
+                rows = batch.select(self.features)
+                found = make_frame(self.estimator.predict_columns(rows, self.coverage, self.columns), rows)
             finally:
                 torch.set_num_threads(threads)
-        found = found.select(self.columns)
         for number, name in enumerate(self.keep):
             found = found.add_column(number, batch.schema.field(name), batch[name])
         return found

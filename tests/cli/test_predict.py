@@ -18,7 +18,7 @@ from natpn.cli import formats
 
 def frame_of(result):
     assert result.exit_code == 0, result.output
-    return pd.read_csv(io.StringIO(result.stdout))
+    return pd.read_csv(io.StringIO(result.stdout), keep_default_na=False)
 
 
 def test_predictions_are_those_of_the_model_in_the_same_order(model, new):
@@ -36,7 +36,7 @@ def test_csv_and_parquet_files_and_pipes_say_the_same(model, new, tmp_path):
         pd.testing.assert_frame_equal(frame_of(run("predict", model, "-", stdin=Path(path).read_bytes())), expected)
     for name in ("out.csv", "out.parquet"):
         assert run("predict", model, new, "--out", tmp_path / name).stdout == ""
-    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out.csv"), expected)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "out.csv", keep_default_na=False), expected)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "out.parquet"), expected)
     piped = run("predict", model, new, "--format", "parquet")
     pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(piped.stdout_bytes)), expected)

@@ -38,7 +38,7 @@ def test_a_regressors_frame(library, regressor):
     frame = LIBRARIES[library]({"a": X[:, 0], "b": X[:, 1]})
     found = regressor.predict_frame(frame, coverage=0.5)
     assert isinstance(found, KINDS[library])
-    assert names(found) == ["prediction", "lower", "upper", *UNCERTAINTIES]
+    assert names(found) == ["prediction", "lower", "upper", *UNCERTAINTIES, "reason"]
     distribution = regressor.predict_dist(frame)
     columns = {name: np.asarray(found[name]) for name in names(found)}
     assert_array_equal(columns["prediction"], regressor.predict(frame))
@@ -55,7 +55,7 @@ def test_a_classifiers_frame(library, classifier):
     frame = LIBRARIES[library]({"a": X[:, 0], "b": X[:, 1]})
     found = classifier.predict_frame(frame)
     assert isinstance(found, KINDS[library])
-    assert names(found) == ["prediction", "p_low", "p_middle", "p_top", *UNCERTAINTIES]
+    assert names(found) == ["prediction", "p_low", "p_middle", "p_top", *UNCERTAINTIES, "reason"]
     assert [str(v) for v in np.asarray(found["prediction"])] == classifier.predict(frame).tolist()
     p = np.stack([np.asarray(found[f"p_{label}"]) for label in ("low", "middle", "top")], 1)
     assert_array_equal(p, classifier.predict_proba(frame))
@@ -89,4 +89,4 @@ def test_labels_keep_their_type(labels):
 def test_vectors_have_a_column_for_each_coordinate():
     X, y = targets("multivariate_normal", 40)
     model = clone(REGRESSOR).set_params(family="multivariate_normal").fit(X, y)
-    assert names(model.predict_frame(X)) == ["prediction_0", "prediction_1", "prediction_2", *UNCERTAINTIES]
+    assert names(model.predict_frame(X)) == ["prediction_0", "prediction_1", "prediction_2", *UNCERTAINTIES, "reason"]

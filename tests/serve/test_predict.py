@@ -22,6 +22,8 @@ def frame_of(*rows):
 
 def agrees(answer, expected):
     for name, value in expected.items():
+        if name == "reason":  # only where it is asked for
+            continue
         got = answer["probabilities"][name[2:]] if name.startswith("p_") else answer[name]
         if isinstance(value, float):
             assert got is None if math.isinf(value) else got == pytest.approx(value, rel=1e-9, abs=1e-12), name
@@ -138,6 +140,7 @@ def test_curves_fall_back_to_the_prior(client, class_client):
     assert 0.9 < trapezoid(near["curve"]["y"], near["curve"]["x"]) < 1.01
     assert far["curve"]["y"] == pytest.approx(far["curve"]["prior"], rel=1e-6)
     assert far["most_unusual"] == "area"
+    assert far["reason"].startswith("area ")
     bars = class_client.post("/predict?curve=true", json={"x0": 1e6, "x1": 0, "x2": 0, "x3": 0}).json()["curve"]
     assert bars["x"] == ["high", "low", "mid"]
     assert bars["y"] == pytest.approx(bars["prior"])
@@ -211,3 +214,20 @@ def test_the_first_request_finds_all_prepared(regressor, monkeypatch):
     assert "_quick" in model.__dict__
     assert min(sizes) == 1
     assert max(sizes) > MAX_ROWS  # which torch calculates
+
+
+def test_explanations_are_those_of_the_model(client, regressor):
+    rows = [row(), row(area=9e6)]
+    plain = client.post("/predict", json={"rows": rows}).json()["rows"]
+    found = client.post("/predict?explain=true", json={"rows": rows}).json()["rows"]
+    told = regressor.explain(frame_of(*rows))
+    for place, answer in enumerate(found):
+        assert answer["surprise"] == pytest.approx(told["surprise"][place], abs=1e-3)
+        assert answer["surprise"] == pytest.approx(sum(answer["adds"].values()), rel=1e-6)
+        assert {name: answer[name] for name in plain[place]} == plain[place]
+    assert found[1]["most_unusual"] == "area"
+    assert found[1]["reason"].startswith("area 9,000,000 is beyond ")
+    assert float(found[1]["familiar"]) < 9e6
+    assert found[0]["reason"] == ""
+    refused = client.post("/predict?explain=true&curve=true", json=row())
+    assert (refused.status_code, refused.json()["field"]) == (422, "explain")

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from natpn.tabular.transform import MOST_STRANGE as MOST
+from natpn.tabular.surprise import MOST_STRANGE as MOST
 
 
 def events(surprise, transform):
-    """Undo `natpn.tabular.transform.combine_events`."""
+    """Undo `natpn.tabular.surprise.combine_events`."""
     surprise = np.asarray(surprise, float)
     most = len(transform.columns) * transform.columns[0].log_never
     return np.where(surprise <= MOST * most / (1 - MOST), surprise * (1 - MOST), surprise / (1 + surprise / most))

@@ -11,7 +11,7 @@ import torch
 
 from natpn.tabular import KINDS, TableTransform, read_table
 from natpn.tabular.column_kinds import column_type
-from natpn.tabular.number import Standardiser
+from natpn.tabular.moments import Standardiser
 from tabular.tables import frames, mixed
 
 TABLE = mixed() | {"nothing": [None] * 60, "zoned": [f"2024-0{1 + i % 9}-01T00:00:00Z" for i in range(60)]}

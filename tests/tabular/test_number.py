@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from natpn.tabular import TableTransform
-from natpn.tabular.number import measure
+from natpn.tabular.moments import measure
 from tabular.events import events
 from tabular.tables import again
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from natpn.tabular import TableTransform
-from natpn.tabular.transform import combine_events
+from natpn.tabular.surprise import combine_events
 from tabular.events import events
 
 NEVER = -np.log(102)

@@ -17,6 +17,7 @@ import click
 
 from natpn.cli.demo import demo_command
 from natpn.cli.evaluate import evaluate_command, report_command
+from natpn.cli.explain import explain_command
 from natpn.cli.fit import fit_command
 from natpn.cli.model_files import read_model
 from natpn.cli.monitor import monitor_command
@@ -153,7 +154,8 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 
 for _command in (
-    *(fit_command, predict_command, evaluate_command, report_command, monitor_command, serve_command, export_command),
+    *(fit_command, predict_command, explain_command, evaluate_command, report_command, monitor_command),
+    *(serve_command, export_command),
     demo_command,
     PaperCommand("reproduce", short_help="Measure the paper's tables and figures again."),
 ):

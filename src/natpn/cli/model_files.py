@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from natpn.choices import check_choice, did_you_mean, listed
 from natpn.cli.cell_texts import convert, usable
 from natpn.cli.formats import FileOfMany, Source
-from natpn.cli.writing import Problem, as_input, system_errors
+from natpn.cli.writing import EXPLANATIONS, PREDICTIONS, Problem, as_input, system_errors
+from natpn.outputs import Kind
 from natpn.tabular import CellError, ColumnsError
 from natpn.tabular.texts import PLAIN, Written, find_number
 
@@ -180,6 +181,9 @@ class Request:
         fast: Whether networks calculate in float32.
     """
 
+    kind: ClassVar[Kind] = PREDICTIONS  # of the files that are written
+    done: ClassVar[str] = "predicted"
+
     drop: tuple[str, ...] = ()
     identifier: str | None = None
     coverage: float = 0.9
@@ -194,8 +198,7 @@ class Request:
     def check(self, saved: SavedModel) -> None:
         """Raise if the predictions of a model have no such columns, before files are read."""
         if self.columns is not None:
-            answers = saved.estimator.model_.answer_without_evidence()
-            known = [*answers.predictions(self.coverage), *answers.uncertainties()]
+            known = self.names(saved)
             for name in self.columns:
                 check_choice("--columns", name, known)
 
@@ -212,14 +215,29 @@ class Request:
         for first, batch in source.batches(list(needed), "predict"):
             table = prepare_batch(saved, names, batch, source, first)
             with located(source, range(first, first + batch.num_rows)):
-                found = saved.estimator.predict_dist(table).columns(self.coverage, self.columns)
+                found = self._answer(saved, table)
             yield self._frame(found, table, batch)
 
     def predict_nothing(self, saved: SavedModel, source: FileOfMany) -> Any:
         """Return the table of predictions of no rows."""
-        found = saved.estimator.model_.answer_without_evidence().columns(self.coverage, self.columns)
+        found = self._one(saved)
         none = source.files.schema.empty_table()
         return self._frame(found, none, none)
+
+    def _answer(self, saved: SavedModel, table: Any) -> dict[str, Any]:
+        """Return the columns that are asked for, of some rows."""
+        found: dict[str, Any] = saved.estimator.predict_columns(table, self.coverage, self.columns)
+        return found
+
+    def names(self, saved: SavedModel) -> list[str]:
+        """Return the names of all columns that a model has."""
+        found: list[str] = saved.estimator.model_.column_names(self.coverage)
+        return found
+
+    def _one(self, saved: SavedModel) -> dict[str, Any]:
+        """Return the columns that are asked for, of one row."""
+        found: dict[str, Any] = saved.estimator.model_.columns_without_evidence(self.coverage, self.columns)
+        return found
 
     def _frame(self, found: Any, table: Any, batch: Any) -> Any:
         """Return predictions as a table, with the column that names their rows before them."""
@@ -231,6 +249,28 @@ class Request:
         if name in frame.column_names:
             raise Problem(f"--id {name}: a column of the predictions has that name; rename it in the file.")
         return frame.add_column(0, name, batch[name])
+
+
+@dataclass(frozen=True)
+class ExplainRequest(Request):
+    """What is asked of a model whose rows are to be explained."""
+
+    kind: ClassVar[Kind] = EXPLANATIONS
+    done: ClassVar[str] = "explained"
+
+    def _answer(self, saved: SavedModel, table: Any) -> dict[str, Any]:
+        model = saved.estimator.model_
+        found = model.explain(model.targets.without_exposures(table)).columns()
+        return found if self.columns is None else {name: found[name] for name in self.columns}
+
+    def names(self, saved: SavedModel) -> list[str]:
+        """Return the names of all columns that a model has."""
+        return [*saved.estimator.model_.explain_nothing().columns()]
+
+    def _one(self, saved: SavedModel) -> dict[str, Any]:
+        none = saved.estimator.model_.explain_nothing().columns()
+        texts = {name for name, values in none.items() if values.dtype.kind == "O"}
+        return {name: np.array(["" if name in texts else 0.0]) for name in (self.columns or none)}
 
 
 def check_categories(saved: SavedModel, source: FileOfMany, names: list[str]) -> None:

@@ -31,7 +31,6 @@ from natpn.cli.model_files import Request, SavedModel, check_categories
 from natpn.cli.reading import Reading, are_many, drop_option, is_glob, opened, reading_options
 from natpn.cli.shifted import adapted, shifted_option
 from natpn.cli.writing import (
-    PREDICTIONS,
     Problem,
     TableWriter,
     check_output,
@@ -42,6 +41,7 @@ from natpn.cli.writing import (
     say,
     system_errors,
 )
+from natpn.outputs import Kind
 
 if TYPE_CHECKING:  # it imports pyarrow, which help does not need
     from natpn.data import Files, Piece
@@ -69,16 +69,40 @@ def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -
     return part, parts
 
 
+_FILE_OPTIONS = (
+    click.argument("model"),
+    click.argument("data", nargs=-1, required=True),
+    click.option(
+        "--out",
+        default="-",
+        metavar="FILE",
+        help="Where to write; .parquet is Parquet, - standard output; or a directory.",
+    ),
+    click.option(
+        "--id", "identifier", metavar="COLUMN", help="A column that names the rows, to keep beside the others."
+    ),
+    drop_option,
+    reading_options,
+    click.option(
+        "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
+    ),
+    click.option("--columns", metavar="A,B,…", callback=_read_columns, help="Write only these columns."),
+    click.option(
+        "--jobs", type=click.IntRange(min=1), help="How many processes work.  [default: 1; with --ray one for each CPU]"
+    ),
+    click.option("--shard", metavar="I/N", callback=_read_shard, help="Take every N-th file from the I-th, from 0 on."),
+)
+
+
+def file_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments and options of a command that writes something for each row of one file or of many."""
+    for option in reversed(_FILE_OPTIONS):
+        function = option(function)
+    return function
+
+
 @click.command("predict", short_help="Predict new rows, in constant memory.")
-@click.argument("model")
-@click.argument("data", nargs=-1, required=True)
-@click.option(
-    "--out", default="-", metavar="FILE", help="Where to write; .parquet is Parquet, - standard output; or a directory."
-)
-@click.option(
-    "--id", "identifier", metavar="COLUMN", help="A column that names the rows, to keep beside the predictions."
-)
-@drop_option
+@file_options
 @click.option(
     "--coverage",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -86,18 +110,7 @@ def _read_shard(ctx: click.Context, option: click.Parameter, text: str | None) -
     show_default=True,
     help="Probability with which lower and upper hold the target.",
 )
-@reading_options
-@click.option(
-    "--format", "form", type=click.Choice(["csv", "parquet"]), help="What to write, if the name does not say."
-)
-@click.option("--columns", metavar="A,B,…", callback=_read_columns, help="Write only these columns of the predictions.")
 @click.option("--fast", is_flag=True, help="Calculate in float32: twice as fast, and right to three digits or more.")
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="How many processes predict.  [default: 1; with --ray one for each CPU]"
-)
-@click.option(
-    "--shard", metavar="I/N", callback=_read_shard, help="Predict every N-th file from the I-th, counted from 0."
-)
 @shifted_option
 @ray_option
 def predict_command(
@@ -115,9 +128,9 @@ def predict_command(
     """Predict the rows of DATA, a CSV, Parquet or Excel file (- reads standard input), with MODEL.
 
     Writes a row for each row, in the same order: the prediction, its interval or the probabilities of the classes, the
-    noise (aleatoric), what is not known (epistemic), familiarity, and whether the row is novel. Rows are read,
-    predicted and written in pieces: a file may be of any length. The target may be in DATA; it is not looked at. Values
-    are taken to be written as in the file of the fit.
+    noise (aleatoric), what is not known (epistemic), familiarity, whether the row is novel, and the reason if it is.
+    Rows are read, predicted and written in pieces: a file may be of any length. The target may be in DATA; it is not
+    looked at. Values are taken to be written as in the file of the fit.
 
     DATA may also be a directory of Parquet files, a glob, or several of them: then --out is a directory that gets a
     file for each, under the same name. The same command again predicts only what is missing.
@@ -130,7 +143,22 @@ def predict_command(
       natpn predict rent flats/ --out predictions/ --jobs 4
       natpn predict /shared/rent /shared/flats/ --id flat --out /shared/predictions/ --ray auto
     """
-    request = Request(**asked)
+    answer(Request(**asked), model, data, out, how, form, jobs, shard, shifted_to, ray)
+
+
+def answer(
+    request: Request,
+    model: str,
+    data: tuple[str, ...],
+    out: str,
+    how: Reading,
+    form: str | None,
+    jobs: int | None,
+    shard: tuple[int, int] | None,
+    shifted_to: str | None = None,
+    ray: str | None = None,
+) -> None:
+    """Write what is asked of a model about the rows of files; the arguments are those of `predict_command`."""
     if ray is not None:
         data = tuple(check_cluster(data, how))
         if shard is not None:
@@ -141,7 +169,7 @@ def predict_command(
                 "--shifted-to: it is for one file; in Python, model.adapt(X).save(…) writes a model for many files."
             )
         if form == "csv":
-            raise Problem("--format csv: predictions of many files are Parquet; leave the option out.")
+            raise Problem("--format csv: outputs of many files are Parquet; leave the option out.")
         worker, saved = Worker(model, request, how), request.read_model(model)
         first = _check_many(worker, saved, data, out)
         if ray is not None:
@@ -155,7 +183,7 @@ def predict_command(
             raise Problem(f"--{option}: {data[0]} is one file, and this is for many; leave the option out.")
     if shifted_to == data[0] == "-":
         raise Problem("--shifted-to -: standard input cannot be read twice; write it to a file.")
-    check_output(out, PREDICTIONS, model, data[0], shifted_to)
+    check_output(out, request.kind, model, data[0], shifted_to)
     saved = request.read_model(model)
     request.check(saved)
     if shifted_to is not None:
@@ -164,7 +192,7 @@ def predict_command(
     with opened(data[0], how, saved.written) as source:
         request.match(saved, source)  # before the output is begun
         mark = None if request.columns is None else ""
-        with open_output(out, PREDICTIONS) as file, TableWriter(file, as_parquet, mark) as writer:
+        with open_output(out, request.kind) as file, TableWriter(file, as_parquet, mark) as writer:
             for frame in request.predict(saved, source):
                 writer.write(frame)
     source.tell_bad()
@@ -177,6 +205,7 @@ class Task:
     files: Files
     out: Path
     mark: str
+    kind: Kind
 
     @property
     def path(self) -> str:
@@ -187,7 +216,7 @@ class Task:
         """Say whether the predictions are there, and made from the same file in the same way."""
         import pyarrow.parquet as pq
 
-        outputs.check_file(self.out, PREDICTIONS)
+        outputs.check_file(self.out, self.kind)
         if not self.out.exists() or not self.out.stat().st_size:
             return False
         with self.out.open("rb") as file:
@@ -216,7 +245,7 @@ class Worker:
         source = self.open(task.files, saved)
         with system_errors(str(task.out.parent)):
             task.out.parent.mkdir(parents=True, exist_ok=True)
-        with open_output(str(task.out), PREDICTIONS) as file, TableWriter(file, True, task.mark) as writer:
+        with open_output(str(task.out), task.kind) as file, TableWriter(file, True, task.mark) as writer:
             for frame in self.request.predict(saved, source):
                 writer.write(frame)
                 tell(frame.num_rows)
@@ -286,13 +315,14 @@ def _predict_many(
                 first.count_bad(column, number, example)
     first.tell_bad()
     kept = f"; {_count(len(tasks) - len(left))} had been done before" if len(left) < len(tasks) else ""
-    say(f"{_count(len(left))} with {n_rows:,} rows predicted into {out}{kept}.")
+    say(f"{_count(len(left))} with {n_rows:,} rows {worker.request.done} into {out}{kept}.")
 
 
 def _tasks(worker: Worker, saved: SavedModel, files: Files, data: Sequence[str], out: str) -> list[Task]:
     """Return a task for each file, in the order of their names."""
     root = os.path.commonpath([os.path.abspath(_folder(path)) for path in data])
     made_by = asdict(worker.request) | {"model": saved.digest(), "reading": repr(worker.how)}
+    made_by["names"] = worker.request.names(saved)
     pieces: dict[str, list[Piece]] = {path: [] for path in files.paths}
     for piece in files.pieces:
         pieces[piece.path].append(piece)
@@ -300,7 +330,8 @@ def _tasks(worker: Worker, saved: SavedModel, files: Files, data: Sequence[str],
     for path, own in pieces.items():
         stamp, place = files.stamps[path], Path(out, os.path.relpath(path, root))
         one = replace(files, pieces=tuple(own), places={path: files.places.get(path, {})}, stamps={path: stamp})
-        tasks[place] = Task(one, place, json.dumps(made_by | {"bytes": stamp[0]}, sort_keys=True))
+        mark = json.dumps(made_by | {"bytes": stamp[0]}, sort_keys=True)
+        tasks[place] = Task(one, place, mark, worker.request.kind)
     return list(tasks.values())
 
 

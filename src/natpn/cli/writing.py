@@ -35,7 +35,9 @@ GROUP = 1 << 16  # rows that Parquet keeps together
 # A spreadsheet runs a cell that begins so as a formula, unless it is a number; after an apostrophe it is a text.
 FORMULA, NUMBER = r"^[=+\-@\t\r\n]", r"^[+-]?[0-9]+([.,][0-9]+)?([eE][+-]?[0-9]+)?$"
 _LAST = ["aleatoric", "epistemic", "familiarity", "novelty_p", "novel"]  # columns of all predictions
-_PREDICTED = re.compile(rf"prediction(_\d+)?|lower|upper|p_.*|{'|'.join(_LAST)}", re.DOTALL)
+_REASON = "reason"  # comes after them, but not in files of earlier versions
+_PREDICTED = re.compile(rf"prediction(_\d+)?|lower|upper|p_.*|{'|'.join(_LAST)}|{_REASON}", re.DOTALL)
+_EXPLAINED = ["surprise", "column", "value", "familiar", _REASON]
 _MARK = b"natpn.predictions"  # in the metadata of Parquet
 
 
@@ -148,12 +150,21 @@ def _are_predictions(file: IO[bytes]) -> bool:
     natpn has.
     """
     names, mark = columns_and_mark(file)
-    if mark is not None or ("prediction" in names[:2] and names[-len(_LAST) :] == _LAST):
+    without = names[:-1] if names[-1:] == [_REASON] else names
+    if mark is not None or ("prediction" in names[:2] and without[-len(_LAST) :] == _LAST):
         return True
     own = names if names and _PREDICTED.fullmatch(names[0]) else names[1:]
     return all(map(_PREDICTED.fullmatch, own)) and not set(own).isdisjoint(_LAST)
 
 
+def _are_explanations(file: IO[bytes]) -> bool:
+    """Say whether the columns are those of explanations: at most one that names the rows, then what natpn explains."""
+    names, mark = columns_and_mark(file)
+    own = [name for name in names if name in _EXPLAINED or name.startswith("adds_")]
+    return names[-len(own) :] == own and len(names) <= len(own) + 1 and (mark is not None or "surprise" in own)
+
+
+EXPLANATIONS = Kind("a file of explanations that natpn wrote", _are_explanations)
 PREDICTIONS = Kind("a file of predictions that natpn wrote", _are_predictions)
 PAGE = Kind("a page that natpn wrote", lambda file: b'<meta name="generator" content="natpn ' in file.read(1 << 10))
 

@@ -103,10 +103,21 @@ class GaussianMixture(Density):
             self._kept = (state, self._natural())
         return self._kept[1]
 
-    def _natural(self) -> Tensor:
+    def _mixture(self) -> em.Mixture:
         factor = self.factor.to(_WIDE)
         whitener = factor.tril(-1) + torch.diag_embed(factor.diagonal(dim1=1, dim2=2).exp())
-        return em.natural(em.Mixture(self.logits.to(_WIDE).log_softmax(0), self.mean.to(_WIDE), whitener))
+        return em.Mixture(self.logits.to(_WIDE).log_softmax(0), self.mean.to(_WIDE), whitener)
+
+    def _natural(self) -> Tensor:
+        return em.natural(self._mixture())
+
+    @torch.no_grad()
+    def marginal(self, first: int) -> em.Mixture:
+        """Return the mixture of the standardised features from the `first` on alone, in float64."""
+        log_weight, mean, whitener = self._mixture()
+        root = torch.linalg.inv(whitener)
+        covariance = (root @ root.mT)[:, first:, first:]
+        return em.Mixture(log_weight, mean[:, first:], torch.linalg.inv(torch.linalg.cholesky(covariance)).tril())
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_kept": None}  # addresses do not survive a copy

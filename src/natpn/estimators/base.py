@@ -7,7 +7,7 @@ answers.
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
@@ -273,6 +273,17 @@ class NatPNEstimator(InUse):
         """Return the log evidence of each row, whatever its exposure: higher is more familiar."""
         rows = self._rows(X)
         return np.concatenate([part.log_evidence for part in self.model_.answers(rows)])
+
+    def predict_columns(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        names: Iterable[str] | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return the columns of `predict_frame`; see `DataEstimator.predict_columns` for the arguments."""
+        rows, exposures = self._exposed_rows(X, exposure)
+        return self.model_.answer_columns(rows, coverage, names, exposures)
 
     def watch(
         self, X: Any, y: ArrayLike | None = None, level: float = LEVEL, exposure: ArrayLike | None = None

@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Self
 
@@ -324,10 +324,29 @@ class DataEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def predict_frame(self, X: Any, coverage: float = 0.9, exposure: ArrayLike | None = None) -> Any:
         """Return predictions and uncertainties in named columns, in the frame library that X came in.
 
-        A row counts as novel if its `novelty_p` is below 0.05. For arrays the frame is pandas', polars' or pyarrow's,
-        whichever is installed. `exposure` is as in the fit.
+        A row counts as novel if its `novelty_p` is below 0.05; for a novel row of a table `reason` says why in a few
+        words (see `explain`). For arrays the frame is pandas', polars' or pyarrow's, whichever is installed.
+        `exposure` is as in the fit.
         """
-        return make_frame(self.predict_dist(X, exposure).columns(coverage), X)
+        return make_frame(self.predict_columns(X, coverage, exposure=exposure), X)
+
+    def predict_columns(
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        names: Iterable[str] | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> dict[str, NDArray[Any]]:
+        """Return the columns of `predict_frame`.
+
+        Args:
+            X: The rows.
+            coverage: The probability with which the interval holds the target.
+            names: Which columns, in this order; all if None. No other is calculated.
+            exposure: As in the fit.
+        """
+        found: dict[str, NDArray[Any]] = self.predict_dist(X, exposure).columns(coverage, names)
+        return found
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,12 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.estimators.data_estimator import DataEstimator
+from natpn.estimators.data_estimator import DataEstimator, make_frame
 from natpn.model import Calibration, Model
 
 
 class InUse(DataEstimator):
-    """An estimator that adapts to rows."""
+    """An estimator that adapts to rows, and explains them."""
 
     # Set by fit.
     model_: Model
@@ -53,3 +53,28 @@ class InUse(DataEstimator):
         if problem:
             warnings.warn(f"X: {problem}", stacklevel=2)
         return adapted
+
+    def explain(self, X: Any) -> Any:
+        """Return why rows of a table are unfamiliar, in named columns, in the frame library that X came in.
+
+        `surprise` is how far a row is from ordinary ones: 0 is the median of held-out rows, 1 their first percentile.
+        `adds_` and a column's name is what that column adds to it, so these sum to the surprise. `column` is the one
+        that adds the most, `value` what stands there, `familiar` what would make the row more familiar there, both as
+        text, "" if it is missing or not known, and `reason` says it in a few words.
+
+        `docs/explain.md` says how it is found. It takes about as long as three predictions.
+
+        Raises:
+            ValueError: If the model was not fitted on a table.
+
+        Example:
+            >>> import numpy as np
+            >>> from natpn import NatPNRegressor
+            >>> lot = np.random.default_rng(0)
+            >>> X = lot.normal(size=(300, 2))
+            >>> model = NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0])
+            >>> model.explain([[0.1, 50.0]])["reason"][0]
+            'column 1 50 is beyond 3.06604'
+        """
+        rows = self._rows(X)
+        return make_frame(self.model_.explain(rows).columns(), X)

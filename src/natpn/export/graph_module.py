@@ -24,8 +24,8 @@ from natpn.families import Family, Graph, Posterior
 from natpn.model import ArrayInputs, Inputs, Model, TableInputs, Units
 from natpn.model.calibration import TIE
 from natpn.tabular import Column, TableTransform
-from natpn.tabular.number import STANDARDISED_LIMIT as LIMIT
-from natpn.tabular.transform import HALF, MOST_STRANGE, SHARE, Ranges
+from natpn.tabular.moments import STANDARDISED_LIMIT as LIMIT
+from natpn.tabular.surprise import HALF, MOST_STRANGE, SHARE, Ranges
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 COVERAGE = 0.9

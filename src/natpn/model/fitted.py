@@ -6,7 +6,7 @@ Estimators, command line, server, report, export and experiments call this path 
 """
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
@@ -22,8 +22,9 @@ from natpn.few_rows import MAX_ROWS
 from natpn.model.answers import PredictiveDistribution
 from natpn.model.calibration import Calibration, LocalCalibration, Numbers
 from natpn.model.drift import LEVEL, Watch
+from natpn.model.explanations import Explainer, Explanation, join
 from natpn.model.groups import Groups
-from natpn.model.inputs import Inputs
+from natpn.model.inputs import Inputs, TableInputs, take
 from natpn.model.shift import Shift
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
@@ -31,13 +32,15 @@ from natpn.network.natural_posterior import Quick
 from natpn.tabular import Column
 
 PIECE = 2048  # rows that are answered at once
+REASON = "reason"
+"""The column that says why a row is novel."""
 
 Network = NaturalPosteriorNetwork | NaturalPosteriorEnsemble
 
 
 def members_of(network: Network) -> list[NaturalPosteriorNetwork]:
     """Return the networks of an ensemble; the network itself if it is one."""
-    return [network] if isinstance(network, NaturalPosteriorNetwork) else list(network.members)  # type: ignore[arg-type]
+    return [network] if isinstance(network, NaturalPosteriorNetwork) else network.networks
 
 
 class Seen(NamedTuple):
@@ -162,6 +165,66 @@ class Model:
             np.concatenate(numbers) if numbers else None, np.concatenate(weights) if weights else None
         )
 
+    def explain(self, X: Any, always: bool = False) -> Explanation:
+        """Return why rows are unfamiliar: what each column adds to the surprise.
+
+        Args:
+            X: The rows.
+            always: Whether all rows have a reason in words, or novel ones alone.
+
+        Raises:
+            ValueError: If the model is not one of tables.
+        """
+        return join([self.explain_nothing(), *cast(Explainer, self._explainer).pieces(X, PIECE, always)])
+
+    def explain_nothing(self) -> Explanation:
+        """Return the explanation of no rows."""
+        if self._explainer is None:
+            raise ValueError(
+                f"X: only rows of tables are explained, and inputs of this model are arrays of shape "
+                f"{self.inputs.shape}; predict_dist says how unfamiliar they are"
+            )
+        return self._explainer.nothing()
+
+    def answer_columns(
+        self, X: Any, coverage: float, names: Iterable[str] | None = None, exposure: Floats | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """Return predictions, uncertainties and `REASON` in named columns.
+
+        Args:
+            X: The rows.
+            coverage: The probability with which the interval holds the target.
+            names: Which columns, in this order; all if None. No other is calculated.
+            exposure: The exposure of each row, if the model was fitted with some.
+        """
+        asked = self.column_names(coverage) if names is None else list(names)
+        answer = self.answer(X, exposure)
+        found = answer.columns(coverage, [name for name in asked if name != REASON])
+        if REASON in asked:
+            found[REASON] = np.array(self.reasons(X, answer.novel), object)
+        return {name: found[name] for name in asked}
+
+    def column_names(self, coverage: float) -> list[str]:
+        """Return the names of all columns; rows that are no table have no `REASON`."""
+        answer = self.answer_without_evidence()
+        reason = [REASON] if isinstance(self.inputs, TableInputs) else []
+        return [*answer.predictions(coverage), *answer.uncertainties(), *reason]
+
+    def columns_without_evidence(self, coverage: float, names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
+        """Return the same columns of what the prior alone predicts, as one row."""
+        asked = self.column_names(coverage) if names is None else list(names)
+        found = self.answer_without_evidence().columns(coverage, [name for name in asked if name != REASON])
+        return {name: np.array([""], object) if name == REASON else found[name] for name in asked}
+
+    def reasons(self, X: Any, novel: NDArray[np.bool_]) -> list[str]:
+        """Return why rows are novel, "" for the others, and for all if the model is not one of tables."""
+        found = [""] * len(novel)
+        rows = np.flatnonzero(novel)
+        if len(rows) and self._explainer is not None:
+            for row, reason in zip(rows.tolist(), self.explain(take(X, rows), always=True).reasons, strict=True):
+                found[row] = reason
+        return found
+
     def watch(self, level: float = LEVEL) -> Watch:
         """Return what watches answers for drift from the rows that were held out in training."""
         return Watch(self.calibration, self.prior_log_n, level)
@@ -198,6 +261,12 @@ class Model:
     @cached_property
     def _quick(self) -> Quick | None:
         return self.network.quick()
+
+    @cached_property
+    def _explainer(self) -> Explainer | None:
+        if not isinstance(self.inputs, TableInputs):
+            return None
+        return Explainer(self.inputs.table, self.fast().network, self.calibration)
 
     @property
     def members(self) -> list[NaturalPosteriorNetwork]:

@@ -57,6 +57,13 @@ class Budget(nn.Module, ABC):
     def forward(self, log_density: Tensor) -> Tensor:
         """Return log n."""
 
+    centred = False  # whether `distance` is 0 for ordinary rows
+
+    def distance(self, log_density: Tensor) -> Tensor:
+        """Return how far rows are, in a unit in which it falls by a constant for each nat of log p; here −log n."""
+        negative: Tensor = -self(log_density)
+        return negative
+
     def see_rows(self, n: float) -> None:
         """Take the number of training rows, for budgets that depend on it."""
 
@@ -124,6 +131,7 @@ class GradualBudget(Budget):
     features, `dim` of them.
     """
 
+    centred = True
     centre: Tensor
     unit: Tensor
     level: Tensor

@@ -65,7 +65,7 @@ class PrincipalComponents(nn.Module):
         if tuple(x.shape[1:]) != self.shape or not len(x):
             raise ValueError(f"x: expected at least one row of shape {self.shape}, got shape {tuple(x.shape)}")
         sample = x[:: -(-len(x) // _MOST_ROWS)].flatten(1)[:, : len(self.mean)]
-        rows = _soften(sample.to(self.mean.device, torch.float64))
+        rows = soften(sample.to(self.mean.device, torch.float64))
         if not bool(rows.isfinite().all()):
             raise ValueError("x: expected finite numbers, got NaN or inf: impute them first")
         mean = rows.mean(0)
@@ -83,7 +83,7 @@ class PrincipalComponents(nn.Module):
         """Map `x`, shape `(..., *shape)`, to (..., latent_dim)."""
         flat = bound(x.reshape(*x.shape[: x.ndim - len(self.shape)], -1).to(self.mean.dtype))
         inner, passed = flat[..., : len(self.mean)], flat[..., len(self.mean) :]
-        components = bound((_soften(inner) - self.mean) @ self.components)
+        components = bound((soften(inner) - self.mean) @ self.components)
         return torch.cat([components, passed], -1) if self.n_passed else components
 
     def in_numpy(self) -> Form | None:
@@ -208,6 +208,11 @@ def _eigenvectors(centred: Tensor) -> tuple[Tensor, Tensor]:
     return value, vector
 
 
-def _soften(x: Tensor) -> Tensor:
+def soften(x: Tensor) -> Tensor:
     """Let numbers beyond ±8 count a tenth: heavy tails do not take the components, and far out it grows linearly."""
     return x - 0.9 * (x - x.clamp(-8, 8))
+
+
+def harden(x: Tensor) -> Tensor:
+    """Undo `soften`."""
+    return x + 9 * (x - x.clamp(-8, 8))

@@ -58,7 +58,8 @@ class NaturalPosteriorEnsemble(nn.Module):
         return self._first.prior
 
     @property
-    def _networks(self) -> list[NaturalPosteriorNetwork]:
+    def networks(self) -> list[NaturalPosteriorNetwork]:
+        """The members."""
         return [cast(NaturalPosteriorNetwork, member) for member in self.members]
 
     @property
@@ -75,16 +76,26 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def see(self, x: Tensor) -> Evidence:
         """Return the evidence of all members together."""
-        first, members = self._first, self._networks
+        shared = self._shared(x)
+        parts = [member.see(x, *shared) for member in self.networks]
+        return self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
+
+    def log_densities(self, x: Tensor) -> list[Tensor]:
+        """Return the log-density of inputs by each member."""
+        shared = self._shared(x)
+        return [member.log_density(x, *shared) for member in self.networks]
+
+    def _shared(self, x: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Return what all members would calculate alike: prepared inputs, and the output of the bypass."""
+        first, members = self._first, self.networks
         prepared = beside = None
-        if not self.training and not torch.compiler.is_compiling():  # what all would calculate alike is done once
+        if not self.training and not torch.compiler.is_compiling():
             encoder = first.encoder
             if isinstance(encoder, ChainEncoder) and all(encoder.prepares_like(m.encoder) for m in members[1:]):
                 prepared = encoder.prepare(x)
             if first.bypass is not None and _alike([member.bypass for member in members]):
                 beside = first.bypass(x)
-        parts = [member.see(x, prepared, beside) for member in members]
-        return self.combine(torch.stack([part.chi for part in parts]), torch.stack([part.log_n for part in parts]))
+        return prepared, beside
 
     def combine(self, chi: Tensor, log_n: Tensor) -> Evidence:
         """Return the evidence of all members together, from χ and log n of each, (M, …)."""
@@ -94,7 +105,7 @@ class NaturalPosteriorEnsemble(nn.Module):
 
     def quick(self) -> Quick | None:
         """Return `see` as a function of a few rows (see `NaturalPosteriorNetwork.quick`)."""
-        return quick_way(self._networks, self.combine)
+        return quick_way(self.networks, self.combine)
 
 
 def _alike(modules: Sequence[nn.Module | None]) -> bool:

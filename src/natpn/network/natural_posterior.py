@@ -224,6 +224,12 @@ class NaturalPosteriorNetwork(nn.Module):
         latent, raw = self.read(latent)
         return self.evidence(raw, self.features(x, latent, beside))
 
+    def log_density(self, x: Tensor, prepared: Tensor | None = None, beside: Tensor | None = None) -> Tensor:
+        """Return the log-density of inputs; the arguments are those of `see`."""
+        latent = self.encoder(x) if prepared is None else cast(ChainEncoder, self.encoder).map(prepared)
+        log_density: Tensor = self.density(self.features(x, self.normalisation(latent), beside))
+        return log_density
+
     def _said_in_numpy(self) -> Callable[[Floats], tuple[Floats, Floats]] | None:
         """Return raw outputs and log n as a function of inputs, if all parts have numpy forms."""
         encode, density, beside = form_of(self.encoder), self.density.in_numpy(), form_of(self.bypass)

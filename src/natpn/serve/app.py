@@ -117,7 +117,10 @@ def create_app(
         ),
     )
     async def predict(request: Request) -> Response:
-        curve, coverage = _flag(request, "curve"), _coverage(request)
+        curve, coverage, explain = _flag(request, "curve"), _coverage(request), _flag(request, "explain")
+        if explain and (curve or columns is None):
+            cure = "ask for one of them" if curve else "leave it out: this model is not one of tables"
+            raise RequestError(422, f"explain: expected false beside curve or without columns; {cure}.", "explain")
         form, identifier = _content(request), request.query_params.get("id")
         how = (form, [] if identifier is None else [identifier], request.query_params.getlist("drop"))
         async with bodies.read(request) as body:
@@ -126,8 +129,8 @@ def create_app(
             if curve and len(rows) > MAX_CURVES:
                 message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
                 raise RequestError(413, message, "curve")
-            if curve or coverage != COVERAGE:  # requests that are predicted together have intervals of one width
-                function = predictor.with_curves if curve else predictor.answers
+            if curve or explain or coverage != COVERAGE:  # those predicted together have intervals of one width
+                function = predictor.with_curves if curve else predictor.explained if explain else predictor.answers
                 answers: Any = await batcher.apart(function, rows, coverage)
             else:
                 answers = await batcher.submit(rows)

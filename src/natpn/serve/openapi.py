@@ -49,7 +49,20 @@ _FIELDS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "novelty_p": (_SHARE, "The share of held-out training rows that were as unfamiliar."),
     "novel": ({"type": "boolean"}, "Whether novelty_p is below 0.05."),
-    "most_unusual": ({"type": ["string", "null"]}, "With curve=true: the most unusual feature."),
+    "surprise": ({"type": "number"}, "With explain=true: how far the row is from ordinary ones, 0; 1 is rare."),
+    "adds": (
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        "With explain=true: what each feature adds to the surprise.",
+    ),
+    "most_unusual": (
+        {"type": ["string", "null"]},
+        "With curve=true or explain=true: the feature that adds the most to the surprise.",
+    ),
+    "familiar": (
+        {"type": ["string", "null"]},
+        "With explain=true: a value that would be more familiar there, as text; null if none is known.",
+    ),
+    "reason": ({"type": "string"}, "With curve=true or explain=true: why the row is novel, empty if it is not."),
     "curve": (
         {"type": ["object", "null"]},
         "With curve=true: points of the predictive density (or probabilities) and of the prior's.",
@@ -95,6 +108,13 @@ def predict_operation(
                 "in": "query",
                 "required": False,
                 "description": "Add points of the distribution, for at most 100 rows.",
+                "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
+            },
+            {
+                "name": "explain",
+                "in": "query",
+                "required": False,
+                "description": "Say what each feature adds to the surprise. Not together with curve.",
                 "schema": {"type": "string", "enum": ["true", "false"], "default": "false"},
             },
             {

@@ -55,16 +55,45 @@ class Predictor:
         return [record for part in self._answers(rows) for record in part.records(coverage)]
 
     def with_curves(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
-        """Return answers that also have the curve of the distribution, and the most unusual feature."""
-        X, exposure = self._apart(rows)
-        unusual = iter(self._model.inputs.most_unusual(X))
+        """Return answers that also have the curve of the distribution, and what is most unusual."""
+        exposure = self._apart(rows)[1]
+        unusual = iter(self._unusual(rows))
         each = iter(() if exposure is None else exposure)
         found = []
         for part in self._answers(rows):
             drawn = curves(self._model, part, [next(each) for _ in range(len(part))] if self._exposed else None)
-            for record, curve, name in zip(part.records(coverage), drawn, unusual, strict=False):
-                found.append({**record, "most_unusual": name, "curve": curve})
+            for record, curve, told in zip(part.records(coverage), drawn, unusual, strict=False):
+                found.append({**record, **told, "curve": curve})
         return found
+
+    def _unusual(self, rows: Sequence[Row]) -> list[Record]:
+        """Return for each row the feature that adds the most to its surprise, and why the row is novel."""
+        if self._model.inputs.columns is None:
+            return [{"most_unusual": None, "reason": ""}] * len(rows)
+        told = self._model.explain(self._apart(rows)[0])
+        pairs = zip(told.worst.tolist(), told.reasons, strict=True)
+        return [{"most_unusual": told.names[place], "reason": reason} for place, reason in pairs]
+
+    def explained(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
+        """Return answers that also say what each feature adds to the surprise, and why a row is novel.
+
+        Raises:
+            ValueError: If the model is not one of tables.
+        """
+        told = self._model.explain(self._apart(rows)[0])
+        return [
+            {
+                **record,
+                "surprise": float(adds.sum()),
+                "adds": dict(zip(told.names, adds.tolist(), strict=True)),
+                "most_unusual": told.names[place],
+                "familiar": familiar,
+                "reason": reason,
+            }
+            for record, adds, place, familiar, reason in zip(
+                self.answers(rows, coverage), told.adds, told.worst.tolist(), told.familiar, told.reasons, strict=True
+            )
+        ]
 
     def warm_up(self) -> None:
         """Answer a few rows in every way that there is, so that the first request takes no longer than others."""

@@ -11,20 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, log
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from natpn.tabular.cells import Cells, Encoded, Floats, Mask, is_missing, text_of
+from natpn.tabular.cells import Cells, Encoded, Floats, Mask
+from natpn.tabular.moments import Moments
+from natpn.tabular.single_values import SingleValues
 from natpn.tabular.texts import PLAIN, Fields, Written, brief, shown
-
-
-class Moments(NamedTuple):
-    """Where numbers lie and how far they spread: mean and standard deviation of x · 2^−exponent; 0 if constant."""
-
-    exponent: int
-    mean: float
-    deviation: float
 
 
 @dataclass(frozen=True)
@@ -109,7 +103,7 @@ def encode_in_turn(blocks: Iterable[ColumnBlock], cells: Iterator[Cells], number
 
 
 @dataclass(frozen=True)
-class Column(ABC):
+class Column(SingleValues, ABC):
     """One input column as training showed it.
 
     Attributes:
@@ -289,10 +283,6 @@ class Column(ABC):
     def thousands(self) -> bool:
         """Whether people set thousands apart in its numbers, as they do not in years; by default they do."""
         return True
-
-    def as_json(self, cells: Cells) -> list[Any]:
-        """Return values as JSON writes them, None where missing, so that they can be sent; by default as texts."""
-        return [None if is_missing(value) else text_of(value) for value in cells.to_list()]
 
     @property
     @abstractmethod

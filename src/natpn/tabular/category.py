@@ -33,6 +33,7 @@ MAX_NAMED = 1_000
 MAX_COUNTED = 400_000  # levels of a table that is read in parts
 # With at least so many levels for each known row, they name the rows.
 OWN = 0.95
+_TRIED = 24  # levels that are tried in place of a strange one
 SHOWN = 20  # characters of a level in `facts`
 
 
@@ -227,6 +228,21 @@ class CategoryColumn(Column):
         """Return the levels."""
         texts, codes = to_levels(cells, self.name)
         return [None if texts[code] is None else self.read_text(str(texts[code])) for code in codes]
+
+    @property
+    def familiar(self) -> list[str | None]:
+        """The most frequent levels, and the missing value if training had one."""
+        return [*self.levels[:_TRIED], *([None] if self.missing else [])]
+
+    def cells_of(self, values: Sequence[str | None]) -> Cells:
+        """Return levels as categories, whatever they look like."""
+        return Cells("categories", list(values))
+
+    def why_strange(self, value: str | None) -> str:
+        """Say that a level is new."""
+        if value is None or self._knows(value):
+            return super().why_strange(value)
+        return f"{self.spoken(value)} was never seen in training"
 
     @cached_property
     def _log_events(self) -> Floats:

@@ -151,6 +151,18 @@ class BooleanColumn(Column):
             score = oddness_of(np.log(share / usual))
         return self.score_events(score, np.isnan(truths), self._changed(truths))
 
+    @property
+    def familiar(self) -> list[bool | None]:
+        """Those that training had, and the missing value if it had one."""
+        seen = [truth for truth, share in ((True, self.true), (False, 1 - self.true)) if share]
+        return [*seen, *([None] if self.missing else [])]
+
+    def why_strange(self, value: bool | None) -> str:
+        """Say that a truth value is new."""
+        if value is None or value in self.familiar:
+            return super().why_strange(value)
+        return f"{value} was never seen in training"
+
     def _changed(self, truths: Floats) -> Mask | None:
         return ~np.isnan(truths) & (truths != self.true) if self.true in (0, 1) else None
 
@@ -231,6 +243,15 @@ class EmptyColumn(Column):
     def oddness(self, cells: Cells) -> Floats:
         """Return how unusual values are where there were none."""
         return oddness_of(np.where(self._present(cells), self.log_never, 0.0))
+
+    @property
+    def familiar(self) -> list[None]:
+        """The missing value."""
+        return [None]
+
+    def why_strange(self, value: Any) -> str:
+        """Say that a value is new."""
+        return "" if value is None else f"{self.spoken(value)} stands where training had no value"
 
     def usually(self, value: Callable[[Any], str], share: Callable[[float], str]) -> str:
         """Say that there was no value."""

@@ -15,14 +15,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from natpn.tabular.base import Arithmetic, Column, Moments
+from natpn.tabular.base import Arithmetic, Column
 from natpn.tabular.cells import DATE_TYPES, Cells, Encoded, Floats, Mask, map_distinct, text_of, unlike_training
 from natpn.tabular.clocks import DAY, EPOCH, find_zone, tensor_parts, wall_seconds
-from natpn.tabular.number import Standardiser, measure
+from natpn.tabular.moments import Moments, Standardiser, measure
 from natpn.tabular.texts import PLAIN, Fields, Written, date_of_text, find_date, shown
 
 PARTS = ("seconds", "month sine", "month cosine", "weekday sine", "weekday cosine", "hour sine", "hour cosine")
 _PERIODS = (0.0, 365.25, 365.25, 7.0, 7.0, 1.0, 1.0)  # days after which each part repeats
+_TRIED = 24  # dates that are tried in place of a strange one
 _TWICE = 1.8  # almost two of them: the first and the last days may be missing
 
 
@@ -189,6 +190,34 @@ class DateColumn(Column):
 
     def _changed(self, seconds: Floats) -> Mask | None:
         return ~np.isnan(seconds) & (seconds != self.earliest) if self.earliest == self.latest else None
+
+    @property
+    def familiar(self) -> list[float]:
+        """Instants from the first to the last, at midnight if the time of day does not vary."""
+        instants = np.linspace(self.earliest, self.latest, _TRIED)
+        if not any(self.deviations[PARTS.index("hour sine") :]):
+            instants = self.earliest + np.round((instants - self.earliest) / DAY) * DAY
+        return sorted({min(second, self.latest) for second in np.floor(instants).tolist()} | {self.earliest})
+
+    def readable(self, cells: Cells) -> list[float | None]:
+        """Return seconds since 1970."""
+        return [None if second != second else second for second in self._seconds(cells).tolist()]
+
+    def cells_of(self, values: Sequence[float | None]) -> Cells:
+        """Return instants as an array."""
+        return Cells("date", np.array(values, np.float64), self.zone)
+
+    def written(self, value: float | None) -> str:
+        """Write an instant in ISO form."""
+        return "" if value is None else self._sendable(value).removesuffix("T00:00:00")
+
+    def why_strange(self, value: float | None) -> str:
+        """Say that a date is outside the range."""
+        if value is None or self.earliest <= value <= self.latest:
+            return super().why_strange(value)
+        early = value < self.earliest
+        end = self.spoken(self.earliest if early else self.latest)
+        return f"{self.spoken(value)} is {'before' if early else 'after'} {end}"
 
     @property
     def facts(self) -> str:

@@ -1,22 +1,16 @@
-"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some.
-
-    z = (x · 2^−e − mean) / deviation, cut at ±1e30.
-
-Mean and deviation are those of x · 2^−e. The exponent e is 0 for numbers of ordinary size, which makes this the usual
-formula. Otherwise it is the exponent of the largest number, so that squares neither overflow nor vanish. Scaling by a
-power of two is exact.
-"""
+"""Numbers: standardised, 0 where missing, with a 0/1 column for missing values if training had some."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from math import isfinite, ldexp
+from itertools import pairwise
+from math import floor, isfinite, ldexp, log10
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from natpn.tabular.base import Arithmetic, Column, Moments, encode_in_turn
+from natpn.tabular.base import Arithmetic, Column, encode_in_turn
 from natpn.tabular.cells import (
     BOOLEAN_TYPES,
     DURATION_TYPES,
@@ -28,10 +22,9 @@ from natpn.tabular.cells import (
     check_finite,
     to_numbers,
 )
+from natpn.tabular.moments import Moments, Standardiser, measure, pooled
 from natpn.tabular.texts import PLAIN, Fields, Written, brief, find_number, number_of_text
 
-STANDARDISED_LIMIT = 1e30
-ORDINARY = (1e-100, 1e100)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 YEARS = (1700, 2200)  # whole numbers that all lie between are taken for years
 CODES = frozenset({"year", "yr", "jahr", "zip", "zipcode", "postcode", "postal", "plz", "code", "id"})
@@ -39,6 +32,8 @@ _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 CHUNK = 1 << 18  # numbers that are standardised at once: 2 MB of float64, which stay in the cache
 # So that a constant is the same in float32 and in float64.
 TOLERANCE = 1e-6
+_FREQUENT = 0.2  # deviations from a frequent number that are put down to it
+_LONG = 10_000  # from here on amounts are written in groups of three digits
 
 
 def is_year_or_code(name: str, low: float, high: float) -> bool:
@@ -54,70 +49,12 @@ def is_year_or_code(name: str, low: float, high: float) -> bool:
     return YEARS[0] <= low <= high <= YEARS[1] or bool(words & CODES and "per" not in words)
 
 
-def measure(numbers: Floats) -> Moments:
-    """Return the moments of finite numbers, of which there is at least one; their order does not matter."""
-    numbers = np.sort(numbers)  # sums are rounded by the order of their terms
-    largest = float(np.abs(numbers).max())
-    exponent = 0
-    if largest and not ORDINARY[0] < largest < ORDINARY[1]:
-        exponent = int(np.clip(np.frexp(largest)[1], -1000, 1020))
-    scaled = np.ldexp(numbers, -exponent)
-    mean = float(scaled.mean())
-    rest = scaled - mean
-    # The mean is rounded, so the deviations from it have a mean of their own.
-    remainder = float(rest.mean())
-    variance = float((rest**2).mean()) - remainder**2
-    deviation = 0.0 if numbers[0] == numbers[-1] else float(np.sqrt(max(variance, 0.0)))
-    return Moments(exponent, mean + remainder, deviation)
-
-
-def pooled(parts: Sequence[tuple[float, Moments]]) -> Moments:
-    """Return the moments of all numbers from those of parts, each with how many numbers it has."""
-    exponent = max(part.exponent for _, part in parts)
-    counts = np.array([count for count, _ in parts])
-    means, deviations = (
-        np.ldexp([getattr(part, name) for _, part in parts], [part.exponent - exponent for _, part in parts])
-        for name in ("mean", "deviation")
-    )
-    share = counts / counts.sum()
-    mean = float(share @ means)
-    variance = float(share @ (deviations**2 + (means - mean) ** 2))
-    return Moments(exponent, mean, float(np.sqrt(variance)))
-
-
-class Standardiser:
-    """Standardise columns of numbers by the moments they had in training, those without deviation left out."""
-
-    def __init__(self, moments: Sequence[Moments]) -> None:
-        self.varying = [place for place, m in enumerate(moments) if m.deviation > 0]
-        self._all = len(self.varying) == len(moments)
-        used = [moments[place] for place in self.varying]
-        self._mean = np.array([m.mean for m in used])
-        self._deviation = np.array([m.deviation for m in used])
-        exponents = np.array([m.exponent for m in used])
-        self._exponent = -exponents if exponents.any() else None
-
-    def __call__(self, matrix: Floats, missing: Mask | None) -> Floats:
-        """Return the standardised numbers of the columns that vary, 0 where missing; the input stays as it is."""
-        numbers = matrix if self._all else matrix[:, self.varying]
-        with np.errstate(over="ignore"):  # what overflows is cut below
-            if self._exponent is not None:
-                numbers = np.ldexp(numbers, self._exponent)
-            z: Floats = numbers - self._mean
-            z /= self._deviation
-        np.maximum(z, -STANDARDISED_LIMIT, out=z)
-        np.minimum(z, STANDARDISED_LIMIT, out=z)
-        if missing is not None:
-            z[missing if self._all else missing[:, self.varying]] = 0
-        return z
-
-
 @dataclass(frozen=True)
 class NumberColumn(Column):
     """A column of numbers.
 
     Attributes:
-        exponent: The e of this module's formula.
+        exponent: The e of the formula in `natpn.tabular.moments`.
         mean: The mean of the scaled numbers.
         deviation: Their standard deviation.
         minimum: The smallest number.
@@ -274,6 +211,58 @@ class NumberColumn(Column):
             return None
         with np.errstate(over="ignore"):
             return np.abs(numbers - self.minimum) > TOLERANCE * abs(self.minimum)
+
+    @property
+    def familiar(self) -> list[float]:
+        """The only number; where there are more, all between the smallest and the largest are tried."""
+        return [self.minimum] if self.minimum == self.maximum else []
+
+    def cells_of(self, values: Sequence[float | None]) -> Cells:
+        """Return numbers as an array."""
+        return Cells("number", np.array(values, np.float64))
+
+    def values_at(self, standardised: Floats) -> list[float]:
+        """Return the numbers of the training range nearest to standardised ones, without digits that say nothing.
+
+        Near a number that was frequent it is that number.
+        """
+        scale, moments = ldexp(self.deviation, self.exponent), self.moments
+        numbers = np.clip(np.ldexp(standardised * moments.deviation + moments.mean, moments.exponent), *self._ends)
+        digits = 2 - floor(log10(scale)) if 1e-300 < scale < 1e300 else 0
+        if abs(digits) < 300:
+            numbers = np.clip(np.round(numbers, min(digits, 0) if self.whole else digits), *self._ends)
+        known = [self.minimum, *self.quantiles, self.maximum]
+        for frequent in {low for low, high in pairwise(known) if low == high}:
+            numbers[np.abs(numbers - frequent) < _FREQUENT * scale] = frequent
+        return [float(number) for number in numbers]
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.minimum, self.maximum
+
+    def written(self, value: float | None) -> str:
+        """Write all digits."""
+        if value is None:
+            return ""
+        return f"{value:.0f}" if value == floor(value) and abs(value) < 1e15 else repr(value)
+
+    def spoken(self, value: float | None) -> str:
+        """Write six digits."""
+        if value is None:
+            return super().spoken(value)
+        short = float(f"{value:.6g}")
+        return f"{short:,.0f}" if self.thousands and _LONG <= abs(short) < 1e15 else self.written(short)
+
+    def why_strange(self, value: float | None) -> str:
+        """Say that a number is outside the range."""
+        if value is None:
+            return super().why_strange(value)
+        if self.minimum == self.maximum:
+            changed = bool(np.any(self.changed(np.array([value]))))
+            return f"{self.spoken(value)} is not {self.spoken(self.minimum)}, as it always was" if changed else ""
+        if value > self.maximum:
+            return f"{self.spoken(value)} is beyond {self.spoken(self.maximum)}"
+        return f"{self.spoken(value)} is below {self.spoken(self.minimum)}" if value < self.minimum else ""
 
     @property
     def facts(self) -> str:

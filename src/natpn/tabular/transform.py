@@ -1,25 +1,11 @@
 """The transform: learn the columns of a table, then turn tables of that form into float32 matrices.
 
-The last column is the surprise of each row. It adds up the log-probabilities of what training never had: the events
-that columns return (`natpn.tabular.base`), and numbers beyond everything in training. A number that lies e times its
-column's training range beyond that range has the log-probability
-
-    ⅓ · log(1 / (N + 2)) · e² / (e² + ¼) · max(e, 1)
-
-which is next to nothing just outside, where the next few rows of any column may be. One range beyond, it is almost a
-third of that of an event: such a number is strange, but still says on which side of the others it is. The farther it
-is, the less that helps. Of several such columns in a row only the farthest counts: columns that move together would
-count one event many times.
-
-One strange column takes away what that column had to say; if all are strange, nothing is left. With s the sum of a
-row's log-probabilities, and f = s / (C · log(1 / (N + 2))) the share of its C columns that they amount to, but at most
-0.99, the surprise of the row is
-
-    s / (1 − f).
+The last column is the surprise of each row (`natpn.tabular.surprise`).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
@@ -30,59 +16,33 @@ from natpn.tabular.cells import Cells, Encoded, Floats
 from natpn.tabular.column_kinds import EMPTY, column_type, fit_column, kind_of_cells
 from natpn.tabular.input_tables import Table, match_columns, read_table
 from natpn.tabular.number import NumberBlock
+from natpn.tabular.surprise import Events, Ranges, combine_events
 from natpn.tabular.texts import Fields
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
-SHARE = 1 / 3  # of what an event is worth that training never had, for a number beyond its range
-HALF = 0.5  # ranges beyond at which a number is half as rare, in logarithms
-_FARTHEST = 1e6  # ranges beyond
-MOST_STRANGE = 0.99  # the largest share of strange columns
-
-
-class Ranges:
-    """The ranges that standardised numbers had in training; whether those far beyond count for more is `grows`."""
-
-    def __init__(self, columns: Sequence[Column], grows: bool = True) -> None:
-        self._most = _FARTHEST if grows else 1.0
-        self.places: list[int] = []
-        bounds: list[tuple[float, float]] = []
-        place = 0
-        for column in columns:
-            for number, pair in column.bounds.items():
-                self.places.append(place + number)
-                bounds.append(pair)
-            place += column.n_numbers
-        # rounded as the encoded numbers are
-        self.low, self.high = np.array(bounds, np.float32).astype(np.float64).reshape(-1, 2).T
-        self.width = np.maximum(self.high - self.low, 1e-30)  # 0 if a mean dwarfs the deviation
-        self._log_event = SHARE * columns[0].log_never
-
-    def surprise(self, numbers: Encoded) -> Floats | None:
-        """Return the surprise of each row of standardised numbers, or None if it is 0 in all of them."""
-        if not self.places:
-            return None
-        values = numbers if len(self.places) == numbers.shape[1] else numbers[:, self.places]
-        if not ((values < self.low) | (values > self.high)).any():
-            return None
-        apart = np.maximum(values - self.high, self.low - values) / self.width
-        farthest = np.clip(apart.max(axis=1), 0.0, _FARTHEST)
-        squared = np.square(farthest)
-        growth = np.clip(farthest, 1.0, self._most)
-        result: Floats = self._log_event * growth * squared / (squared + HALF**2)
-        return result
-
-
-def combine_events(surprise: Floats, log_never: float, n_columns: int) -> Floats:
-    """Return the surprise of rows from the sums of their events, `log_never` for one that training never had."""
-    share = np.minimum(surprise / (n_columns * log_never), MOST_STRANGE)
-    result: Floats = surprise / (1 - share)
-    return result
 
 
 def names_of(table: Table) -> list[str]:
     """Return the names of the columns; "x0", "x1", … if the table has none."""
     return table.names or [f"x{place}" for place in range(table.shape[1])]
+
+
+@dataclass(frozen=True)
+class TakenApart:
+    """Rows as `transform` returns them, and what each column has to do with them.
+
+    Attributes:
+        encoded: The matrix, (rows, n_outputs).
+        places: Where the numbers and 0/1 columns of each input column are in it.
+        cells: The cells of each column.
+        events: What training never had, by column.
+    """
+
+    encoded: Encoded
+    places: list[list[int]]
+    cells: list[Cells]
+    events: Events
 
 
 class TableTransform:
@@ -216,6 +176,35 @@ class TableTransform:
                 surprise = combine_events(surprise, self.columns[0].log_never, len(self.columns))
             result[:, -1] = surprise
         return result
+
+    def take_apart(self, X: Any) -> TakenApart:
+        """Encode a table as `transform` does, column by column."""
+        self._check_fitted()
+        table = read_table(X)
+        n_rows = table.shape[0]
+        cells = list(table.columns(self.match_columns(table.names, table.shape[1])))
+        encoded, log_events = np.zeros((n_rows, self.n_outputs), np.float32), np.zeros((n_rows, len(self.columns)))
+        for place, (column, own) in enumerate(zip(self.columns, self.places, strict=True)):
+            numbers, flags = (np.zeros((n_rows, n), np.float32) for n in (column.n_numbers, column.n_flags))
+            event = column.encode(cells[place], numbers, flags)
+            encoded[:, own] = np.concatenate([numbers, flags], axis=1)
+            log_events[:, place] = 0 if event is None else event
+        beyond = np.zeros_like(log_events)
+        if self.ranges is not None:
+            beyond = self.ranges.by_column(encoded[:, : self._n_numbers], self.columns)
+        events = Events(log_events, beyond, self.columns[0].log_never, self.version > 2)
+        encoded[:, -1] = events.shares().sum(axis=1)
+        return TakenApart(encoded, self.places, cells, events)
+
+    @property
+    def places(self) -> list[list[int]]:
+        """The places of each input column in the result: its numbers, then its 0/1 columns."""
+        found, number, flag = [], 0, self.n_numbers
+        for column in self.columns:
+            own = [*range(number, number + column.n_numbers), *range(flag, flag + column.n_flags)]
+            number, flag = number + column.n_numbers, flag + column.n_flags
+            found.append(own)
+        return found
 
     def match_columns(self, names: list[str] | None, n_columns: int) -> list[int] | None:
         """Return where each fitted column is in new data with these names, None if the order is the same."""

@@ -108,6 +108,7 @@ function show(answer) {
   byId("look").hidden = unusual === null || unusual === undefined;
   byId("look").textContent = `look at ${unusual}`;
   byId("look").onclick = () => showField(unusual);
+  byId("reason").textContent = answer.reason ? `Why: ${answer.reason}.` : "";
   byId("meter-fill").style.width = `${100 * answer.familiarity}%`;
   byId("meter").setAttribute("aria-valuenow", Math.round(100 * answer.familiarity));
   byId("meter-text").textContent =
