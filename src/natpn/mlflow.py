@@ -6,8 +6,9 @@
     mlflow.pyfunc.load_model(info.model_uri).predict(rows, params={"coverage": 0.5})
 
 An MLflow model holds the files that `save` writes, and nothing that can run code when it is loaded. Its signature has
-the columns of the model by name. A column is required if training had no missing values in it; one that is optional and
-absent counts as missing. Each kind of column says which of MLflow's types its values have (`Column.mlflow_type`).
+the columns of the model by name. Values may be missing, but every column has to be there: one that is optional would
+count as missing whenever its name is misspelt. Each kind of column says which of MLflow's types its values have
+(`Column.mlflow_type`).
 """
 
 import importlib
@@ -147,10 +148,9 @@ def signature(model: NatPNEstimator) -> Any:
     types, schema = mlflow.types, importlib.import_module("mlflow.types.schema")
     inputs = model.model_.inputs
     if isinstance(inputs, TableInputs) and inputs.table.named:
-        columns = [(column.name, column.mlflow_type, not column.missing) for column in model.model_.columns or []]
         specs = [
-            types.ColSpec(schema.AnyType() if kind == "any" else kind, name, required)
-            for name, kind, required in columns
+            types.ColSpec(schema.AnyType() if column.mlflow_type == "any" else column.mlflow_type, column.name)
+            for column in model.model_.columns or []
         ]
     else:
         shape = (len(inputs.table.columns),) if isinstance(inputs, TableInputs) else inputs.shape
@@ -198,10 +198,6 @@ class TableFunction:
             data: Rows, as the signature says.
             params: `coverage`, the probability with which the interval holds the target.
         """
-        inputs = self.model.model_.inputs
-        if isinstance(inputs, TableInputs) and inputs.table.named and hasattr(data, "reindex"):
-            names = [column.name for column in self.model.model_.columns or []]
-            data = data.reindex(columns=names)  # optional ones may be absent
         return self.model.predict_frame(data, **{"coverage": _COVERAGE, **(params or {})})
 
 
