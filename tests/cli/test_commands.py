@@ -34,6 +34,7 @@ def test_the_commands_are_those_of_the_page():
         "report",
         "reproduce",
         "serve",
+        "suggest",
     ]
     assert run("--version").stdout.startswith("natpn, version ")
 

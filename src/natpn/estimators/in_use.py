@@ -5,13 +5,15 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from natpn.estimators.data_estimator import DataEstimator, make_frame
 from natpn.model import Calibration, Model
+from natpn.model.suggestions import Suggestions
 
 
 class InUse(DataEstimator):
-    """An estimator that adapts to rows, and explains them."""
+    """An estimator that adapts to rows, explains them, and says which to label."""
 
     # Set by fit.
     model_: Model
@@ -78,3 +80,30 @@ class InUse(DataEstimator):
         """
         rows = self._rows(X)
         return make_frame(self.model_.explain(rows).columns(), X)
+
+    def suggest(self, X: Any, n: int = 20) -> NDArray[np.intp]:
+        """Return the numbers of the rows to label next, the one whose label would teach most first.
+
+        A label teaches much if little is known of its row and of many rows like it; noise is not counted. Rows that
+        are chosen together differ. Of more than 3,000 rows, 3,000 are compared, drawn at random.
+
+        Args:
+            X: Unlabelled rows, such as those that will be predicted.
+            n: How many to label.
+
+        Example:
+            >>> import numpy as np
+            >>> from natpn import NatPNRegressor
+            >>> lot = np.random.default_rng(0)
+            >>> X = lot.normal(size=(300, 2))
+            >>> model = NatPNRegressor(max_epochs=2, random_state=0).fit(X, X[:, 0])
+            >>> new = lot.normal(size=(100, 2))
+            >>> new[:30] += 4  # a kind of rows that training lacks
+            >>> int((model.suggest(new, 10) < 30).sum()) >= 7
+            True
+        """
+        return self.suggestions(X, n).rows
+
+    def suggestions(self, X: Any, n: int = 20) -> Suggestions:
+        """Return the same with `shares`: how much of what is not known of all rows each label would take away."""
+        return self.model_.suggestions(self._rows(X), n)

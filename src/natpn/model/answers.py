@@ -307,6 +307,12 @@ class PredictiveDistribution(Predictive):
         return -total
 
     @property
+    def posterior_variance(self) -> Floats:
+        """How much the posterior leaves open of a prediction, as a share of the noise: 1/n, with the prior in n."""
+        share: Floats = np.exp(self.epistemic)
+        return share
+
+    @property
     def aleatoric(self) -> Floats:
         """The noise in the data: the entropy, in nats, of the likelihood at the posterior mean."""
         return as_floats(self.posterior.likelihood(*self._trials).entropy())
@@ -348,6 +354,13 @@ class ClassDistribution(ClassPredictive, PredictiveDistribution):
         classes: The labels.
         *arguments: Those of `PredictiveDistribution`.
     """
+
+    @property
+    def posterior_variance(self) -> Floats:
+        """How much the posterior leaves open of the probabilities together: Σ p (1 − p)/n, with the prior in n."""
+        p = self.probabilities
+        total: Floats = (p * (1 - p)).sum(1) * super().posterior_variance
+        return total
 
     def conformal_scores(self, y: ArrayLike) -> Floats | None:
         """Return 1 − p of each label."""

@@ -24,8 +24,9 @@ from natpn.model.calibration import Calibration, LocalCalibration, Numbers
 from natpn.model.drift import LEVEL, Watch
 from natpn.model.explanations import Explainer, Explanation, join
 from natpn.model.groups import Groups
-from natpn.model.inputs import Inputs, TableInputs, take
+from natpn.model.inputs import Inputs, TableInputs, n_rows, take
 from natpn.model.shift import Shift
+from natpn.model.suggestions import Suggestions, representation, sample_rows, suggest
 from natpn.model.targets import Floats, Targets
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.network.natural_posterior import Quick
@@ -344,6 +345,15 @@ class Model:
         features = [self._features(x, self._see(x)) for x in self.inputs.tensors(X, PIECE)]
         shift = Shift.between(self.calibration.features, np.concatenate(features))
         return replace(self, calibration=replace(self.calibration, shift=shift))
+
+    def suggestions(self, X: Any, n: int) -> Suggestions:
+        """Return which rows to label next, of at most `suggestions.MOST_ROWS`."""
+        chosen = sample_rows(n_rows(X), n)
+        pieces = list(self.inputs.tensors(X if len(chosen) == n_rows(X) else take(X, chosen), PIECE))
+        variance = np.concatenate([self._answer([Seen(self._see(x))]).posterior_variance for x in pieces])
+        seen = representation(self.members, torch.cat(pieces), self.inputs.has_surprise)
+        found = suggest(seen, variance, n)
+        return Suggestions(chosen[found.rows], found.shares)
 
     def calibrated_by_folds(self, encoded: Tensor, folds: Tensor) -> Self:
         """Return the ensemble calibrated on the rows that its members held out.
