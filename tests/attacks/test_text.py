@@ -53,7 +53,8 @@ def saved(file):
     """What the command line makes of the file, without a network."""
     _, X, _ = read_training(file, Reading(), "rent")
     transform = TableTransform().fit(X)
-    return SavedModel("model", SimpleNamespace(inputs_=SimpleNamespace(table=transform)), "rent")
+    model = SimpleNamespace(columns=transform.columns)
+    return SavedModel("model", SimpleNamespace(inputs_=SimpleNamespace(table=transform), model_=model), "rent")
 
 
 def by_command_line(saved, row, place):

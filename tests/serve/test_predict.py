@@ -207,7 +207,7 @@ def test_the_first_request_finds_all_prepared(regressor, monkeypatch):
     model.__dict__.pop("_quick", None)
     sizes = []
     answers = type(model).answers
-    monkeypatch.setattr(type(model), "answers", lambda self, X: sizes.append(len(X)) or answers(self, X))
+    monkeypatch.setattr(type(model), "answers", lambda self, X, *more: sizes.append(len(X)) or answers(self, X, *more))
     estimator = copy.copy(regressor)
     estimator.model_ = model
     create_app(estimator)

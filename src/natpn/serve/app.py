@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -22,7 +23,7 @@ from natpn.serve.identity import Identity
 from natpn.serve.inference_protocol import InferenceProtocol
 from natpn.serve.metrics import Metrics
 from natpn.serve.predictor import COVERAGE, Batcher, Predictor
-from natpn.serve.request_rows import ArrayReader, Reader, RequestError, as_json
+from natpn.serve.request_rows import ArrayReader, Reader, RequestError, as_json, header
 from natpn.serve.table_rows import TableReader
 from natpn.tabular.texts import PLAIN, Written, brief
 
@@ -121,8 +122,10 @@ def create_app(
         if explain and (curve or columns is None):
             cure = "ask for one of them" if curve else "leave it out: this model is not one of tables"
             raise RequestError(422, f"explain: expected false beside curve or without columns; {cure}.", "explain")
-        form, identifier = _content(request), request.query_params.get("id")
-        how = (form, [] if identifier is None else [identifier], request.query_params.getlist("drop"))
+        form, identifier, drop = _content(request), None, []
+        if request.scope["query_string"]:
+            identifier, drop = request.query_params.get("id"), request.query_params.getlist("drop")
+        how = (form, [] if identifier is None else [identifier], drop)
         async with bodies.read(request) as body:
             large = len(body) > _LARGE_BODY
             rows, alone, kept = await batcher.apart(reader.read, body, *how) if large else reader.read(body, *how)
@@ -253,18 +256,27 @@ def _named(answers: Sequence[dict[str, Any]], name: str, texts: list[str]) -> li
 
 def _content(request: Request) -> str:
     """Return "json" or "csv", or raise."""
-    given = request.headers.get("content-type", "")
-    media, _, parameters = given.lower().partition(";")
-    charset = parameters.partition("charset=")[2].split(";")[0].strip(' "') or "utf-8"
-    form = {"application/json": "json", "text/csv": "csv"}.get(media.strip())
-    if form is None or charset not in ("utf-8", "utf8", "us-ascii"):
+    given = header(request.scope, b"content-type")
+    form = _form(given)
+    if form is None:
         came = brief(given) if given else "none"
         message = f"Expected Content-Type: application/json or text/csv, in UTF-8, got {came}. Set the header."
         raise RequestError(415, message)
     return form
 
 
+@lru_cache(100)
+def _form(given: str) -> str | None:
+    media, _, parameters = given.lower().partition(";")
+    charset = parameters.partition("charset=")[2].split(";")[0].strip(' "') or "utf-8"
+    if charset not in ("utf-8", "utf8", "us-ascii"):
+        return None
+    return {"application/json": "json", "text/csv": "csv"}.get(media.strip())
+
+
 def _flag(request: Request, name: str) -> bool:
+    if not request.scope["query_string"]:
+        return False
     value = request.query_params.get(name, "false").lower()
     if value not in ("true", "false"):
         raise RequestError(422, f"{name}: expected true or false, got {brief(value)}.", name)
@@ -272,6 +284,8 @@ def _flag(request: Request, name: str) -> bool:
 
 
 def _coverage(request: Request) -> float:
+    if not request.scope["query_string"]:
+        return COVERAGE
     text = request.query_params.get("coverage", str(COVERAGE))
     try:
         coverage = float(text)

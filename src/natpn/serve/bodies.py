@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from starlette.requests import Request
 
 from natpn.serve.packing import PIECE, Unpacker
-from natpn.serve.request_rows import RequestError
+from natpn.serve.request_rows import RequestError, header
 
 BODY_SECONDS = 30.0
 # All bodies in memory together may be this many times the limit of one.
@@ -31,9 +31,9 @@ class Bodies:
         came = size = 0
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                if int(request.headers.get("content-length", "0")) > self._limit:
+                if int(header(request.scope, b"content-length") or 0) > self._limit:
                     raise self._too_large()
-                unpacker = Unpacker(request.headers.get("content-encoding", ""))
+                unpacker = Unpacker(header(request.scope, b"content-encoding"))
                 async for chunk in request.stream():
                     came += len(chunk)
                     for piece in unpacker.unpack(chunk):

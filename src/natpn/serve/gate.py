@@ -10,6 +10,7 @@ import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import lru_cache
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from natpn.serve.access_log import AccessLog
 from natpn.serve.metrics import OTHER, Metrics
 from natpn.serve.packing import LEAST, accepts_gzip, pack
-from natpn.serve.request_rows import RequestError
+from natpn.serve.request_rows import RequestError, header
 from natpn.tabular.texts import brief
 
 MAX_REQUESTS = 1_000
@@ -110,7 +111,7 @@ class Gate:
                 self._log.write(scope, answer.status, seconds)
 
     def _refusal(self, scope: Scope, path: str, n_open: int) -> RequestError | None:
-        host = _header(scope, b"host")
+        host = header(scope, b"host")
         name = _name(host)
         # A browser on a page of another site sends that site's name.
         if self._hosts is not None and name not in self._hosts and not _is_address(name):
@@ -122,7 +123,7 @@ class Gate:
         if n_open > MAX_REQUESTS and path not in HEALTH:
             return RequestError(503, "Too many requests are open. Try again in a second.")
         if self._expected is not None and path not in OPEN:
-            scheme, _, token = _header(scope, b"authorization").encode("latin-1").partition(b" ")
+            scheme, _, token = header(scope, b"authorization").encode("latin-1").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._expected):
                 return RequestError(401, "A token is needed. Send it as Authorization: Bearer <token>.")
         return None
@@ -142,7 +143,7 @@ class _Answer:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send, self.status, self.started = send, 500, False
-        self._packs = accepts_gzip(_header(scope, b"accept-encoding"))
+        self._packs = accepts_gzip(header(scope, b"accept-encoding"))
         self._head: Message | None = None  # which has the length, and so waits for the body
 
     async def __call__(self, message: Message) -> None:
@@ -178,13 +179,6 @@ async def _answer(endpoint: Endpoint, scope: Scope, receive: Receive, send: Send
     await response(scope, receive, send)
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    for key, value in scope["headers"]:
-        if key == name:
-            return str(value, "latin-1")
-    return ""
-
-
 def _name(host: str) -> str:
     """Return the name or address in `name`, `name:port`, `[address]:port` or `address`, in small letters."""
     host = host.strip().lower()
@@ -193,6 +187,7 @@ def _name(host: str) -> str:
     return host if host.count(":") > 1 else host.partition(":")[0].rstrip(".")
 
 
+@lru_cache(1_000)
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)

@@ -46,7 +46,8 @@ class Unpacker:
                 415, f"Content-Encoding: expected gzip or none, got {encoding[:40]!r}. Send the body plain."
             )
         self._packed = name.endswith("gzip")
-        self._stream, self._parts = zlib.decompressobj(_GZIP), 1
+        if self._packed:
+            self._stream, self._parts = zlib.decompressobj(_GZIP), 1
 
     def unpack(self, chunk: bytes) -> Iterator[bytes]:
         """Yield what a chunk holds, in pieces; parts that were packed one by one follow each other."""

@@ -17,12 +17,21 @@ import numpy as np
 import orjson
 from fastapi import Response
 from numpy.typing import NDArray
+from starlette.types import Scope
 
 Row = Any
 """A list of values in the order of the columns, or an array."""
 
 # Up to this many lists or values are always parsed, so that the answer can say what is wrong.
 FREE = 100_000
+
+
+def header(scope: Scope, name: bytes) -> str:
+    """Return a header of a request, by its name in small letters; empty if there is none."""
+    for key, value in scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
 
 
 class RequestError(Exception):
