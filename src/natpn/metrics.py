@@ -84,12 +84,14 @@ def central_shares(cdf: ArrayLike, cdf_below: ArrayLike | None, mass: ArrayLike)
     if values.min() < 0 or values.max() > 1:
         raise ValueError(f"cdf: expected probabilities, got values from {values.min()} to {values.max()}")
     levels = np.asarray(mass, np.float64)
-    if cdf_below is None:
-        return np.array([np.mean(np.abs(2 * values - 1) <= m + 1e-12) for m in levels])
-    below = np.minimum(_vector(cdf_below, "cdf_below"), values)
-    width = np.maximum(values - below, 1e-300)
-    ends = [((1 - m) / 2, (1 + m) / 2) for m in levels]
-    return np.array([np.mean(np.clip(np.minimum(values, b) - np.maximum(below, a), 0, None) / width) for a, b in ends])
+    below = values if cdf_below is None else np.minimum(_vector(cdf_below, "cdf_below"), values)
+    width = values - below
+    point, share = width <= 0, 1 / np.where(width > 0, width, 1.0)
+    found = []
+    for m in levels:
+        part = np.clip(np.minimum(values, (1 + m) / 2) - np.maximum(below, (1 - m) / 2), 0, None) * share
+        found.append(np.mean(np.where(point, np.abs(2 * values - 1) <= m + 1e-12, part)))
+    return np.array(found)
 
 
 def crps(y: ArrayLike, draws: ArrayLike) -> float:
