@@ -3,7 +3,7 @@
 python examples/report.py [FILE]        needs pandas and the report: pip install -e '.[report]' pandas
 
 The picture docs/figures/report.png is the top of the page:
-chromium --headless --hide-scrollbars --force-device-scale-factor=0.8 --window-size=820,2650 --screenshot report.html
+chromium --headless --hide-scrollbars --force-device-scale-factor=0.8 --window-size=820,2150 --screenshot report.html
 """
 
 import sys
@@ -21,7 +21,8 @@ def write(path: Path) -> None:
     known = y < 8
     X_train, X_test, y_train, y_test = train_test_split(X[known], y[known], test_size=0.3, random_state=0)
     model = NatPNClassifier(random_state=0).fit(X_train, y_train)
-    page = render(model, X_test, y_test, ood=X[~known], title="Handwritten digits, 0 to 7")
+    about = {"title": "Handwritten digits, 0 to 7", "name": "digits", "source": "digits that were held out"}
+    page = render(model, X_test, y_test, ood=X[~known], **about)
     path.write_text(page, encoding="utf-8")
 
 

@@ -242,6 +242,8 @@ def test_the_numbers_to_act_on():
     assert strange.value == "0 %"
     few = facts(error, held_out=np.arange(5.0))
     assert key_numbers(few)[-1].value == "cannot tell"
+    other = facts(error, ood=np.zeros(4), ood_novelty_p=np.array([0.01, 0.01, 0.01, 0.9]))
+    assert (key_numbers(other)[-1].value, key_numbers(other)[-1].beside) == ("75 %", "of 4 rows unlike training")
 
 
 def test_rows_unlike_training_are_counted_and_compared():

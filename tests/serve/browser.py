@@ -77,16 +77,17 @@ def let_go(browser: webdriver.Chrome) -> None:
 
 def main() -> None:
     from natpn import NatPNRegressor
-    from natpn.serve import create_app
+    from natpn.serve import Identity, create_app
     from serve.serving import flats, serving
 
     model = NatPNRegressor(random_state=0).fit(*flats())
-    with serving(create_app(model)) as address, chromium(1100, 820) as browser:
+    identity = Identity("flats", target="rent", unit="€")
+    with serving(create_app(model, identity=identity)) as address, chromium(1100, 760) as browser:
         browser.get(address)
         wait(browser, "document.querySelector('#plot svg') !== null")
         Path(sys.argv[1]).write_bytes(browser.get_screenshot_as_png())
         let_go(browser)
-        for name, change in (("far", lambda: move(browser, 0, 269)), ("narrow", lambda: resize(browser, 360, 1800))):
+        for name, change in (("far", lambda: move(browser, 0, 269)), ("narrow", lambda: resize(browser, 390, 1800))):
             if len(sys.argv) > 2:  # and how it looks elsewhere
                 change()
                 wait(browser, "document.querySelector('#mark').classList.contains('novel')")

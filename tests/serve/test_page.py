@@ -101,6 +101,16 @@ def test_the_plot_shows_the_interval_and_where_targets_were(page, regressor):
     assert box["width"] / scale == pytest.approx(float(high.replace(",", "")) - float(low.replace(",", "")), abs=15)
 
 
+def test_texts_of_the_plot_keep_their_size_on_a_telephone(page):
+    def height():
+        return page.find_element(By.CSS_SELECTOR, "#plot .end").rect["height"]
+
+    wide = height()
+    resize(page, 390, 800)
+    wait(page, "document.querySelector('#plot svg').viewBox.baseVal.width < 400")
+    assert height() == pytest.approx(wide, rel=0.15)
+
+
 def test_sliders_stay_near_the_data_until_they_are_let_go(page):
     slider = page.find_element(By.CSS_SELECTOR, ".field [type=range]")
     near = [float(slider.get_attribute(end)) for end in ("min", "max")]

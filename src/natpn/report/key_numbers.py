@@ -23,7 +23,7 @@ class KeyNumber:
 def key_numbers(facts: Facts, unit: str | None = None) -> list[KeyNumber]:
     """Return how good answers are, how far to trust their certainty, and how many rows are strange."""
     found = _of_classes(facts) if facts.classes is not None else _of_numbers(facts, f" {unit}" if unit else "")
-    return [*found, _strange(facts)]
+    return [*found, _strange(facts), *_elsewhere(facts)]
 
 
 def _of_classes(facts: Facts) -> list[KeyNumber]:
@@ -67,3 +67,12 @@ def _strange(facts: Facts) -> KeyNumber:
             strange, others = (number(float(np.median(e))) for e in errors)
             beside += f"; their typical error is {strange}, that of the others {others}"
     return KeyNumber(title, share(float(novel.mean())), beside)
+
+
+def _elsewhere(facts: Facts) -> list[KeyNumber]:
+    if facts.ood_novelty_p is None or not facts.can_flag:
+        return []
+    caught = share(float((facts.ood_novelty_p < NOVEL).mean()))
+    return [
+        KeyNumber("noticed of those from elsewhere", caught, f"of {rows(len(facts.ood_novelty_p))} unlike training")
+    ]

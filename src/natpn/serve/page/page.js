@@ -3,7 +3,7 @@
 // fields.js has the form, plot.js the distribution, rows.js the table of many rows.
 
 const byId = (id) => document.getElementById(id);
-const state = { model: null, token: null, asked: 0, timer: null, fields: [] };
+const state = { model: null, token: null, asked: 0, timer: null, fields: [], answer: null };
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -23,7 +23,7 @@ function say(number, thousands = true) {
 // A target, with its unit; infinite ends of intervals come as null.
 function sayTarget(number, unit = true) {
   const text = say(number, state.model.thousands !== false);
-  return unit && state.model.target?.unit && typeof number === "number" ? `${text} ${state.model.target.unit}` : text;
+  return unit && state.model.target?.unit && typeof number === "number" ? `${text}\u00a0${state.model.target.unit}` : text;
 }
 
 // The same with no more digits than mean something beside the width of the interval, which of counts may be 0.
@@ -114,6 +114,7 @@ function show(answer) {
   byId("meter-text").textContent =
     `The data have ${percent(answer.familiarity)} of the say, the prior the rest. Of rows like those of training, ` +
     `${percent(answer.novelty_p)} are as unfamiliar as this one; below ${percent(state.model.novel_below)} it is marked.`;
+  state.answer = answer;
   plot(answer);
 }
 
@@ -146,6 +147,7 @@ async function start() {
 
 addEventListener("DOMContentLoaded", () => {
   listenToForm();
+  addEventListener("resize", () => { if (state.answer) plot(state.answer); });
   listenToFiles();
   byId("token-form").addEventListener("submit", (event) => { event.preventDefault(); state.token = byId("token").value; complain(""); start(); });
   start();
