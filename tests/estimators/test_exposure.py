@@ -140,6 +140,14 @@ def test_a_saved_model_knows_it(model, tmp_path):
             np.testing.assert_allclose(again.predict_interval(rows, **given), fitted.predict_interval(rows, **given))
 
 
+def test_it_is_not_exported(model, tmp_path):
+    pytest.importorskip("onnxscript")
+    from natpn.export import export_onnx
+
+    with pytest.raises(ValueError, match=r"^model: a graph takes no exposures"):
+        export_onnx(model, tmp_path / "model.onnx")
+
+
 def test_a_fit_without_it_forgets_it(model):
     again = clone(POISSON).fit(X, Y, exposure=YEARS).fit(X, Y)
     assert again.targets_.exposure is None

@@ -263,11 +263,13 @@ class NatPNEstimator(InUse):
 
     def answers(self, X: Any, exposure: ArrayLike | None = None) -> Iterator[PredictiveDistribution]:
         """Yield the predictive distributions of rows, in pieces of a few thousand, whatever the length of X."""
-        return self.model_.answers(*self._exposed_rows(X, exposure))
+        rows, exposures = self._exposed_rows(X, exposure)
+        return self.model_.answers(rows, exposures)
 
     def predict_dist(self, X: Any, exposure: ArrayLike | None = None) -> PredictiveDistribution:
         """Return the predictive distribution of each row, with its uncertainties; `exposure` is as in the fit."""
-        return self.model_.answer(*self._exposed_rows(X, exposure))
+        rows, exposures = self._exposed_rows(X, exposure)
+        return self.model_.answer(rows, exposures)
 
     def score_samples(self, X: Any) -> Floats:
         """Return the log evidence of each row, whatever its exposure: higher is more familiar."""
