@@ -27,7 +27,10 @@ def pages():
     """All, those that fit several models, export one or need real data marked as slow."""
     data = os.environ.get("NATPN_DATA", "")
     needs = pytest.mark.skipif(not (Path(data) / "arena").is_dir(), reason="NATPN_DATA has no arena")
-    several = ("coverage.md", "estimators.md", "export.md", "suggest.md", "which-family.md", "which-number.md")
+    several = (
+        *("coverage.md", "estimators.md", "export.md", "suggest.md", "update.md", "which-family.md"),
+        "which-number.md",
+    )
     slow = {page: [] for page in PAGES if page.name in several}
     slow |= {page: [needs] for page in GALLERY}
     return [

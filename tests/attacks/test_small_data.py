@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from cli.conftest import rows, run, write
 from estimators.problems import numbers
 from natpn import NatPNRegressor
-from natpn.training.align import _few_rows, refit_noise
+from natpn.training.align import level_of_few_rows, refit_noise
 from training.test_align import held_out, make
 
 
@@ -16,7 +16,7 @@ from training.test_align import held_out, make
 def test_a_deviation_found_from_few_rows_covers(m, most):
     """Without counting them, 90 % intervals from 2, 4 and 10 residuals cover 76, 82 and 87 %, were they never used."""
     draws = np.random.default_rng(m).normal(size=(20_000, m + 1))
-    found = np.sqrt(np.mean(draws[:, 1:] ** 2, axis=1) * np.exp(_few_rows(m)))
+    found = np.sqrt(np.mean(draws[:, 1:] ** 2, axis=1) * np.exp(level_of_few_rows(m)))
     assert 0.896 < np.mean(np.abs(draws[:, 0]) <= ndtri(0.95) * found) < most
 
 

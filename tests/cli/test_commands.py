@@ -35,6 +35,7 @@ def test_the_commands_are_those_of_the_page():
         "reproduce",
         "serve",
         "suggest",
+        "update",
     ]
     assert run("--version").stdout.startswith("natpn, version ")
 

@@ -318,3 +318,40 @@ def test_a_bandwidth_blurs_a_thin_sheet():
 def test_a_negative_bandwidth_is_refused():
     with pytest.raises(ValueError, match="bandwidth: expected 0 or more"):
         GaussianMixture(2, bandwidth=-0.1)
+
+
+def test_a_single_row_beside_another_mixture_borrows_its_shape():
+    torch.manual_seed(0)
+    z = torch.randn(500, 3, dtype=torch.float64) * torch.tensor([1.0, 5.0, 0.2])
+    before = GaussianMixture(3, 2, bandwidth=0.05).double()
+    before.refit(z)
+    made = GaussianMixture(4, 1, bandwidth=0.05).double()
+    row = torch.tensor([[20.0, 10.0, 0.3, -8.0]], dtype=torch.float64)
+    made.refit_beside(before, row, torch.ones(1, dtype=torch.float64))
+    # borrowed as if seen in as many rows as there are features, of which this row is one more without scatter
+    root = torch.linalg.inv(made.factor[0].tril(-1) + torch.diag(made.factor[0].diagonal().exp()))
+    borrowed = torch.eye(4, dtype=torch.float64)
+    borrowed[:3, :3] = before.pooled_covariance()
+    pooled = borrowed * 4 / 5 * 4 / 5 + 0.05**2 * torch.eye(4)
+    torch.testing.assert_close(root @ root.T, pooled)
+    u = torch.cat([(row[0, :3] - before.location) / before.scale, row[0, 3:]])
+    torch.testing.assert_close(made.mean[0].data, u)
+
+
+def test_the_pooled_covariance_is_the_weighted_mean():
+    torch.manual_seed(0)
+    mixture = GaussianMixture(3, 4).double()
+    total = torch.zeros(3, 3, dtype=torch.float64)
+    for weight, factor in zip(mixture.logits.softmax(0), mixture.factor, strict=True):
+        whitener = factor.tril(-1) + torch.diag(factor.diagonal().exp())
+        total += weight * torch.linalg.inv(whitener.T @ whitener)
+    torch.testing.assert_close(mixture.pooled_covariance(), total)
+
+
+def test_rows_beyond_all_measure_do_no_harm():
+    torch.manual_seed(0)
+    before = GaussianMixture(2, 1).double()
+    before.refit(torch.randn(100, 2, dtype=torch.float64))
+    made = GaussianMixture(2, 1).double()
+    made.refit_beside(before, torch.tensor([[1e30, -1e30], [0.0, 0.0]]), torch.ones(2))
+    assert bool(made(torch.tensor([[0.0, 0.0], [1e30, -1e30]], dtype=torch.float64)).isfinite().all())

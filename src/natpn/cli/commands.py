@@ -23,6 +23,7 @@ from natpn.cli.model_files import read_model
 from natpn.cli.monitor import monitor_command
 from natpn.cli.predict import predict_command
 from natpn.cli.suggest import suggest_command
+from natpn.cli.update import update_command
 from natpn.cli.writing import Problem, is_first_process, note, of_system, part, say
 from natpn.outputs import check_apart
 
@@ -156,7 +157,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 
 for _command in (
     *(fit_command, predict_command, explain_command, evaluate_command, report_command, monitor_command),
-    *(suggest_command, serve_command, export_command, demo_command),
+    *(suggest_command, update_command, serve_command, export_command, demo_command),
     PaperCommand("reproduce", short_help="Measure the paper's tables and figures again."),
 ):
     cli.add_command(_command)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn.densities import expectation_maximization as em
-from natpn.densities.base import Density, Reduce, identity
+from natpn.densities.base import REACH, Density, Reduce, identity
 from natpn.few_rows import Floats, Form, array
 
 LADDER = (1, 2, 4, 8, 16, 32, 64)
@@ -140,7 +140,43 @@ class GaussianMixture(Density):
             mixture, prior = self._select(u, weight, generator, reduce)
         else:
             mixture, prior = em.start(u, weight, self.target, self.shrinkage, generator, reduce)
-        mixture = em.improve(u, weight, mixture, prior, reduce)
+        self._take(em.improve(u, weight, mixture, prior, reduce))
+
+    @torch.no_grad()
+    def refit_beside(self, other: "GaussianMixture", z: Tensor, weight: Tensor) -> None:
+        """Fit to rows that may be few, in the frame of another mixture, which has fewer features or as many.
+
+        Each component borrows from the other mixture's pooled covariance, as if that had been seen in as many rows as
+        there are features; features that it does not have are borrowed with unit variance. So a single row will do.
+
+        Args:
+            other: The mixture whose features come first.
+            z: Latents of shape (N, H), in as many rows as there are, of which at least one counts.
+            weight: How often each counts, (N,).
+        """
+        extra = self.dim - other.dim
+        self.location.copy_(torch.cat([other.location, other.location.new_zeros(extra)]))
+        self.scale.copy_(torch.cat([other.scale, other.scale.new_ones(extra)]))
+        z, weight = self._checked(z, weight)
+        u = (z - self.location.to(z)) / self.scale.to(z)
+        u = u / (torch.linalg.vector_norm(u, dim=1, keepdim=True) / REACH).clamp(min=1)
+        borrowed = torch.eye(self.dim, dtype=u.dtype, device=u.device)
+        borrowed[: other.dim, : other.dim] = other.pooled_covariance().to(u)
+        generator = torch.Generator().manual_seed(0)
+        mixture, own = em.start(u, weight, self.target or 1, self.shrinkage, generator)
+        rows = float(weight.sum())
+        pooled = (rows * own.covariance + self.dim * borrowed) / (rows + self.dim)
+        self._take(em.improve(u, weight, mixture, em.Prior(pooled, float(self.dim))))
+
+    def pooled_covariance(self) -> Tensor:
+        """Return the mean covariance of the components, in the frame."""
+        factor = self.factor.to(_WIDE)
+        root = torch.linalg.inv(factor.tril(-1) + torch.diag_embed(factor.diagonal(dim1=1, dim2=2).exp()))
+        covariance: Tensor = torch.einsum("k,kij,klj->il", self.logits.to(_WIDE).softmax(0), root, root)
+        return covariance
+
+    def _take(self, mixture: em.Mixture) -> None:
+        """Take the parameters of a mixture, blurred."""
         whitener = mixture.whitener if not self.bandwidth else _blurred(mixture.whitener, self.bandwidth)
         log_diagonal = whitener.diagonal(dim1=1, dim2=2).log()
         self._resize(len(mixture.log_weight))

@@ -22,9 +22,12 @@ from natpn import families
 from natpn.estimators.base import NatPNEstimator
 from natpn.estimators.classifier import NatPNClassifier
 from natpn.estimators.regressor import NatPNRegressor
-from natpn.model import ArrayInputs, Calibration, Labels, Model, Network, TableInputs, Units
+from natpn.model import ArrayInputs, Calibration, Labels, Model, Network, TableInputs, Targets, Units
 from natpn.model.files import SCHEMA, created_at, read
+from natpn.model.fitted import members_of
 from natpn.model.inputs import KINDS
+from natpn.model.memory import ARRAYS, Memory
+from natpn.network import Feedback
 
 _LARGEST = 2**53
 _LABEL_BYTES = 2**26
@@ -34,6 +37,7 @@ _LEAST, _MOST = 1e-12, 1e12
 # A mixture may start with 60 times the components that it kept, and a flow makes masks while it is built.
 _GROWTH, _FREE = 64, 10_000_000
 _FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye, torch.arange, torch.randperm}
+_MAY_BE_INFINITE = ("memory.log_evidence", "memory.scores")
 CLASSES: dict[str, type[NatPNEstimator]] = {kind.__name__: kind for kind in (NatPNClassifier, NatPNRegressor)}
 
 
@@ -143,9 +147,42 @@ def _rebuild(config: dict[str, Any], tensors: dict[str, Tensor], encoder: nn.Mod
         calibration = Calibration.from_arrays(arrays, groups)
     except ValueError as error:
         raise _damaged(str(error)) from None
-    loaded = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], calibration)
-    model.model_ = replace(loaded, example=config.get("example"))
+    memory = _memory(config, tensors, calibration, model.targets_, network)
+    judged = calibration if memory is None else memory.calibration
+    loaded = Model.of(model.inputs_, model.targets_, network, model.n_rows_, config["history"], judged)
+    model.model_ = replace(loaded, example=config.get("example"), memory=memory)
     return model
+
+
+def _memory(
+    config: dict[str, Any], tensors: dict[str, Tensor], before: Calibration, targets: Targets, network: Network
+) -> Memory | None:
+    """Return what the model keeps of rows that it learned from after training."""
+    said = config.get("memory")
+    members = members_of(network)
+    if (said is None) != (members[0].feedback is None):
+        raise _damaged("its tensors and config.json differ in whether it has learned after training")
+    if said is None:
+        return None
+    arrays = {name: tensors[f"memory.{name}"].numpy() for name in ARRAYS if f"memory.{name}" in tensors}
+    size = len(arrays["keys"])
+    shapes = {name: values.shape for name, values in arrays.items()}
+    wanted: dict[str, tuple[int, ...]] = dict.fromkeys(ARRAYS, (size,)) | {
+        "features": (size, len(members), members[0].density.dim)
+    }
+    wanted["raw"] = (size, len(members), network.family.n_statistics)
+    wanted["groups"] = (size, 0 if before.groups is None else 1 + len(before.groups.places))
+    wanted["y"] = (size, *targets.trained_family.support.event_shape)
+    for name, shape in shapes.items():
+        if shape != wanted[name] or not size:
+            raise _damaged(f"the tensor memory.{name}: expected shape {wanted[name]}, got {shape}")
+    if ("scores" in arrays) != (before.scores is not None) or not (arrays["weight"] > 0).all():
+        raise _damaged("memory: its scores or weights are not those of rows that were learned")
+    _whole("the number of rows in memory", said["n_rows"])
+    total = said["total"]
+    if not isinstance(total, (int, float)) or not 0 < total < _LARGEST:
+        raise _wrong("how often rows in memory count", total, "a positive number")
+    return Memory(before, said["n_rows"], float(total), **arrays)
 
 
 def _bring_up_to_date(config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -249,10 +286,13 @@ def build_network(
             f"{tuple(decoder.shape)}"
         )
     texture = not any(name.endswith("bypass.components") for name in state)
+    learned = any("feedback." in name for name in state)
     if not texture and model.encoder == "auto" and len(model.inputs_.encoder_shape) == 3:
         model.encoder = "image"  # the default for pictures, before their densities saw the texture
     with _Bounded(_GROWTH * sum(t.numel() for t in state.values()) + _FREE):
         network = model._build(n_rows, 0, size, activation, _knots(state), texture)
+        for member in members_of(network) if learned else []:
+            member.feedback = Feedback(member.density.dim, model.family_.n_statistics)
     expected = network.state_dict()
     for name, tensor in state.items():
         if name in expected and tensor.is_floating_point() != expected[name].is_floating_point():
@@ -324,10 +364,10 @@ def _check_labels(labels: Any, name: Any) -> None:
 def _check_tensors(tensors: dict[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         calibration = name.startswith("calibration.")
-        if not calibration and not tensor.numel():
+        if not calibration and name != "memory.groups" and not tensor.numel():
             raise _damaged(f"the tensor {name} is empty")
         # Held-out rows may have had no evidence at all, that is -inf; nothing else has a reason to be infinite.
-        bad = tensor.isnan() if calibration else ~tensor.isfinite()
+        bad = tensor.isnan() if calibration or name in _MAY_BE_INFINITE else ~tensor.isfinite()
         if bool(bad.any()):
             raise _damaged(f"the tensor {name} has {int(bad.sum())} numbers that are NaN or infinite")
 

@@ -128,12 +128,7 @@ class NumberTargets(RegressorMixin, DataEstimator):  # type: ignore[misc]
             if self.exposed_
             else Units.of(self.family_, y, weight)
         )
-        reached = units.trained_family.largest_mean(units.standardise(y))
-        if reached is not None:
-            raise ValueError(
-                f"y: {self.family_!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
-                f"{units.as_known(y).max():.4g}: choose family='lognormal' or 'normal'"
-            )
+        units.check_reach(y)
         return units
 
     def predict(

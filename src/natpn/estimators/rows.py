@@ -82,6 +82,21 @@ def _read_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
     Raises:
         ValueError: If they are not one finite number of at least 0 a row, one of them above 0.
     """
+    weights = checked_weights(sample_weight, n_rows)
+    if not weights.any():
+        raise ValueError("sample_weight: expected a weight above zero, got zero everywhere: at least 2 rows must count")
+    whole = (weights == np.floor(weights)).all() and weights.sum() < 2**53
+    return weights if whole else weights / weights.max()
+
+
+def checked_weights(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
+    """Return one weight a row as it came, 1 by default.
+
+    Raises:
+        ValueError: If they are not one finite number of at least 0 a row.
+    """
+    if sample_weight is None:
+        return np.ones(n_rows)
     try:
         weights = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError):
@@ -99,10 +114,7 @@ def _read_weights(sample_weight: ArrayLike, n_rows: int) -> Floats:
             f"sample_weight: expected finite numbers of at least 0, got {weights[row]} in row {row}: correct it, or "
             "give 0 to leave the row out"
         )
-    if not weights.any():
-        raise ValueError("sample_weight: expected a weight above zero, got zero everywhere: at least 2 rows must count")
-    whole = (weights == np.floor(weights)).all() and weights.sum() < 2**53
-    return weights if whole else weights / weights.max()
+    return weights
 
 
 def distinct_rows(rows: NDArray[np.float32], y: Floats, weight: Floats) -> tuple[Indices, Floats]:

@@ -23,6 +23,7 @@ from natpn.evidence import Evidence
 from natpn.families import Family, name_of
 from natpn.model import Model
 from natpn.model.files import SCHEMA, write
+from natpn.model.memory import ARRAYS
 from natpn.network.default import ACTIVATION
 from natpn.training import Scheme
 
@@ -55,6 +56,7 @@ def _config(estimator: Any) -> dict[str, Any]:
         "activation": _activation(model.network),
         "n_networks": len(model.members),
         "n_rows": model.n_rows,
+        **({} if model.memory is None else {"memory": {"n_rows": model.memory.n_rows, "total": model.memory.total}}),
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": getattr(estimator, "feature_names_in_", np.array([])).tolist() or None,
         "history": model.history[-1:],
@@ -68,8 +70,14 @@ def _tensors(model: Model) -> dict[str, torch.Tensor]:
     # Weights were trained in float32 and widened; narrowing them is exact. The prior is wide from the start.
     narrow = {k: t.float() if t.dtype == torch.float64 and "prior" not in k else t for k, t in tensors.items()}
     tensors = {k: n if torch.equal(n.to(tensors[k].dtype), tensors[k]) else tensors[k] for k, n in narrow.items()}
-    for name, values in model.calibration.to_arrays().items():
+    memory = model.memory
+    calibration = model.calibration if memory is None else memory.before
+    for name, values in calibration.to_arrays().items():
         tensors[f"calibration.{name}"] = torch.from_numpy(np.ascontiguousarray(values))
+    for name in () if memory is None else ARRAYS:
+        kept = getattr(memory, name)
+        if kept is not None:
+            tensors[f"memory.{name}"] = torch.from_numpy(np.ascontiguousarray(kept))
     return tensors
 
 

@@ -56,6 +56,11 @@ def export_onnx(model: NatPNEstimator, path: str | PathLike[str]) -> list[str]:
     fitted = model.model_
     if fitted.targets.exposure is not None:
         raise ValueError("model: a graph takes no exposures, and the model needs them; load it in Python instead")
+    if fitted.memory is not None:
+        raise ValueError(
+            "model: a graph has no place for what the model learned after its fit; export it as it was before, or fit "
+            "again with all rows"
+        )
     sentences = [*_about_columns(fitted), *left_out(fitted)]
     proto = _translate(Answers(fitted))
     names = None

@@ -20,7 +20,7 @@ and infinite if there is none (Tibshirani and others, 2019). With w = 1 it is th
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,20 @@ class Calibration:
             features,
             Shift.from_arrays(shift, n_scores, 0 if features is None else features.shape[1]) if shift else None,
         )
+
+    def joined(self, other: "Calibration") -> "Calibration":
+        """Return this calibration with the rows of another; both have scores, keys and features, or neither has."""
+        rows = (
+            None if mine is None or theirs is None else np.concatenate([mine, theirs])
+            for mine, theirs in (
+                (self.log_evidence, other.log_evidence),
+                (self.scores, other.scores),
+                (self.keys, other.keys),
+                (self.features, other.features),
+            )
+        )
+        log_evidence, scores, keys, features = rows
+        return self.of(cast(Floats, log_evidence), scores, self.groups, keys, features)
 
     def novelty_p(self, log_evidence: Floats) -> Floats:
         """Return conformal p-values: small for inputs with less evidence than held-out rows had."""

@@ -127,14 +127,19 @@ class Explainer:
     def explain(self, X: Any, always: bool = False) -> Explanation:
         """Explain a few thousand rows at most."""
         parts = self._table.take_apart(X)
-        densities = self._densities(parts.encoded)
+        met = None if self._table.met is None else self._table.met.take_apart(X).events
+        events = parts.events if met is None else met  # to rows after training it is no event what they had
+        densities = self._densities(_with_met(parts.encoded, None if met is None else met.shares().sum(axis=1)))
         surprise = self._distances(densities)
-        shares = -self._event * parts.events.shares()
+        shares = -self._event * events.shares()
         gains, picks = self._judge(parts.encoded[:, :-1])
         odd = [column.oddness(cells) for column, cells in zip(self._table.columns, parts.cells, strict=True)]
         seems = self._slope * (gains + np.square(np.transpose(odd)) / 2) + shares
         tried = np.argsort(-seems, axis=1, kind="stable")[:, :TRIED]
-        changed = [self._replaced(parts, picks, places) for places in tried.T]
+        changed = [
+            _with_met(self._replaced(parts, picks, places), None if met is None else met.without(places))
+            for places in tried.T
+        ]
         gained = surprise[:, None] - np.stack([self._distances(self._densities(rows)) for rows in changed], axis=1)
         adds = shares + _divided(surprise - shares.sum(axis=1), self._slope * gains, shares, gained, tried)
         novel = np.full(len(adds), True) if always else self._are_novel(densities)
@@ -234,6 +239,11 @@ class Picks:
 
 
 _NOTHING = object()
+
+
+def _with_met(encoded: NDArray[np.float32], surprise: Floats | None) -> NDArray[np.float32]:
+    """Return encoded rows with their surprise beside training and rows after it, if there were such rows."""
+    return encoded if surprise is None else np.column_stack([encoded, surprise]).astype(np.float32)
 
 
 def _divided(density: Floats, seems: Floats, shares: Floats, gained: Floats, tried: Places) -> Floats:

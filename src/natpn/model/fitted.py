@@ -25,6 +25,7 @@ from natpn.model.drift import LEVEL, Watch
 from natpn.model.explanations import Explainer, Explanation, join
 from natpn.model.groups import Groups
 from natpn.model.inputs import Inputs, TableInputs, n_rows, take
+from natpn.model.memory import Memory
 from natpn.model.shift import Shift
 from natpn.model.suggestions import Suggestions, representation, sample_rows, suggest
 from natpn.model.targets import Floats, Targets
@@ -64,6 +65,7 @@ class Model:
         n_rows: How many rows it was trained on.
         history: One entry an epoch of training.
         example: An ordinary row of training, for people to begin with, as JSON writes it; None if none is kept.
+        memory: What it has learned from after training; None if nothing.
     """
 
     inputs: Inputs
@@ -73,6 +75,7 @@ class Model:
     n_rows: int
     history: list[dict[str, Any]]
     example: list[Any] | None = None
+    memory: Memory | None = None
 
     @classmethod
     def of(
@@ -114,6 +117,10 @@ class Model:
         """Return the predictive distributions of rows that `inputs` has encoded."""
         return self._answer([self._look(part) for part in x.split(PIECE)], exposure)
 
+    def answer_seen(self, evidence: Evidence, exposure: Floats | None = None) -> PredictiveDistribution:
+        """Return the predictive distributions of rows that the network has seen, all of one group."""
+        return self._answer([Seen(evidence)], exposure)
+
     def answer_without_evidence(self, exposure: Floats | None = None) -> PredictiveDistribution:
         """Return what the prior alone predicts, as one row, by default of average exposure."""
         prior = self.network.prior
@@ -136,7 +143,7 @@ class Model:
         groups, shift = calibration.groups, calibration.shift
         return Seen(
             evidence,
-            None if groups is None else calibration.numbers_of(groups.keys(x.numpy())),
+            None if groups is None else calibration.numbers_of(groups.keys(self.members[0].divide(x)[0].numpy())),
             None if shift is None else shift.weights_of(self._features(x, evidence)),
         )
 
@@ -144,7 +151,7 @@ class Model:
     def _features(self, x: Tensor, evidence: Evidence) -> NDArray[np.float32]:
         """Return what a shift is seen by, (rows, D): what the first network's density sees, and the evidence."""
         member, parameter = self.members[0], next(self.network.parameters())
-        x = x.to(parameter.device, parameter.dtype)
+        x = member.divide(x)[0].to(parameter.device, parameter.dtype)
         features = member.features(x, member.represent(x)[0]).cpu()
         return torch.cat([features, evidence.log_n.cpu()[:, None]], 1).float().numpy()
 
@@ -287,10 +294,12 @@ class Model:
         Many rows take about half the time. `docs/numerics.md` says how many digits are left.
         """
         network = copy.deepcopy(self.network)
-        for member in [network] if isinstance(network, NaturalPosteriorNetwork) else network.members:
+        for member in members_of(network):
             for part in member.children():  # not the prior, which belongs to the update
                 part.float()
-            cast(NaturalPosteriorNetwork, member).density.hasten()
+            member.density.hasten()
+            if member.feedback is not None:
+                member.feedback.density.hasten()
         return replace(self, network=network)
 
     def with_example(self, X: Any) -> Self:

@@ -66,6 +66,10 @@ class Inputs(ABC):
     def forget(self, rows: NDArray[np.float32], X: Any, held_out: Indices, seen: Indices) -> None:  # noqa: B027
         """Let some transformed rows of X look as if only others had been in training; by default they do anyway."""
 
+    def meeting(self, X: Any) -> Self:
+        """Return inputs that met these rows after training; by default nothing is new in them."""
+        return self
+
     def most_unusual(self, X: Any) -> list[str | None]:
         """Return for each row the name of the feature with the most unusual value; None if features have no names."""
         return [None] * n_rows(X)
@@ -154,6 +158,10 @@ class TableInputs(Inputs):
         """Set the surprise."""
         rows[held_out, -1] = self.table.surprise_unseen(take(X, held_out), take(X, seen))
 
+    def meeting(self, X: Any) -> Self:
+        """Let nothing in these rows be an event beside training and the rows after it."""
+        return type(self)(self.table.meeting(X))
+
     @property
     def columns(self) -> list[Column]:
         """The columns as training showed them."""
@@ -193,6 +201,11 @@ class TableInputs(Inputs):
     def shape(self) -> tuple[int, ...]:
         """The number of columns, the surprise included."""
         return (self.table.n_outputs,)
+
+    @property
+    def encoder_shape(self) -> tuple[int, ...]:
+        """The number of columns without surprises."""
+        return (self.table.n_encoded,)
 
     def to_config(self) -> dict[str, Any]:
         """Return the columns."""

@@ -68,7 +68,7 @@ def representation(members: Sequence[NaturalPosteriorNetwork], x: Tensor, surpri
     beside its own, without the surprise if that is the last of it.
     """
     parameter = next(members[0].parameters())
-    x = x.to(parameter.device, parameter.dtype)
+    x = members[0].divide(x)[0].to(parameter.device, parameter.dtype)
     parts = [(member.represent(x)[0], len(members)) for member in members]
     if members[0].bypass is not None:
         beside = members[0].bypass(x)

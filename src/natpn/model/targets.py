@@ -96,6 +96,19 @@ class Targets(ABC):
             exposure: The exposures of rows that have them, in the user's unit; the average of training if None.
         """
 
+    def check_reach(self, y: Floats) -> None:
+        """Raise if the family cannot predict such targets, as numbers, in the units that it has."""
+        with np.errstate(over="ignore"):
+            standardised = self.standardise(y)
+        if not bool(standardised.isfinite().all()):
+            raise ValueError(f"y: expected numbers of an ordinary size, got {np.abs(y).max():.4g}: correct it")
+        reached = self.trained_family.largest_mean(standardised)
+        if reached is not None:
+            raise ValueError(
+                f"y: {self.family!r} expected numbers up to {reached:.2g}, the largest mean it can predict, got "
+                f"{self.as_known(y).max():.4g}: choose family='lognormal' or 'normal'"
+            )
+
     @abstractmethod
     def to_config(self) -> dict[str, Any]:
         """Return all but the family as JSON can hold it."""

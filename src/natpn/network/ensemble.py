@@ -90,11 +90,11 @@ class NaturalPosteriorEnsemble(nn.Module):
         first, members = self._first, self.networks
         prepared = beside = None
         if not self.training and not torch.compiler.is_compiling():
-            encoder = first.encoder
+            encoder, inputs = first.encoder, first.divide(x)[0]
             if isinstance(encoder, ChainEncoder) and all(encoder.prepares_like(m.encoder) for m in members[1:]):
-                prepared = encoder.prepare(x)
+                prepared = encoder.prepare(inputs)
             if first.bypass is not None and _alike([member.bypass for member in members]):
-                beside = first.bypass(x)
+                beside = first.bypass(inputs)
         return prepared, beside
 
     def combine(self, chi: Tensor, log_n: Tensor) -> Evidence:

@@ -9,6 +9,8 @@ With `polar` the density sees z as its direction z/‖z‖ and the logarithm of 
 what it recognises far out, where it scatters widely; what it does not recognise stays near the origin, and there a
 density over z itself is the highest.
 
+Rows that come after training add a density and a decoder of their own (`natpn.network.feedback`).
+
 Far from the training data p falls to 0, n with it, and the posterior is the prior (Sec. 3.3, Theorem 1).
 """
 
@@ -29,6 +31,7 @@ from natpn.evidence import Evidence, rounded
 from natpn.families import Family, Posterior
 from natpn.few_rows import Floats, array, form_of
 from natpn.network import budgets
+from natpn.network.feedback import Feedback
 
 _EPSILON = 1e-5  # added to variances of latents
 _SHORTEST = 1e-6  # no latent counts as shorter
@@ -100,6 +103,7 @@ class NaturalPosteriorNetwork(nn.Module):
 
     prior_chi: Tensor
     prior_log_n: Tensor
+    feedback: Feedback | None  # what it has learned after training
 
     def __init__(
         self,
@@ -140,6 +144,7 @@ class NaturalPosteriorNetwork(nn.Module):
         self.polar = polar
         self.density = density
         self.budget = budgets.get(budget, density.n_continuous)
+        self.feedback = None
         chi, log_n = _checked_prior(family, prior)
         # float64, as `prior()` makes it: sums with evidence need those digits
         self.register_buffer("prior_chi", chi)
@@ -189,9 +194,11 @@ class NaturalPosteriorNetwork(nn.Module):
             )
         return torch.cat([latent, beside.to(latent.dtype)], -1)
 
-    def evidence(self, raw: Tensor, features: Tensor) -> Evidence:
-        """Return the evidence from raw outputs and what the density sees."""
+    def evidence(self, raw: Tensor, features: Tensor, met: Tensor | None = None) -> Evidence:
+        """Return the evidence from raw outputs, what the density sees, and the surprise that `Feedback` needs."""
         log_density = self.density(features)
+        if self.feedback is not None:
+            raw, log_density = self.feedback(raw, features, log_density, met)
         if not self.training:
             log_density = log_density.masked_fill(log_density.isnan(), -torch.inf)
         log_n = self.budget(log_density)
@@ -212,6 +219,10 @@ class NaturalPosteriorNetwork(nn.Module):
         """Return posterior and evidence for a batch of inputs."""
         return self.predict(self.see(x))
 
+    def divide(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return inputs as encoder and bypass take them, and the surprise that `Feedback` needs, if there is one."""
+        return (x, None) if self.feedback is None else self.feedback.divide(x)
+
     def see(self, x: Tensor, prepared: Tensor | None = None, beside: Tensor | None = None) -> Evidence:
         """Return the evidence for a batch of inputs.
 
@@ -220,19 +231,24 @@ class NaturalPosteriorNetwork(nn.Module):
             prepared: What a `ChainEncoder` prepares them as, if it is known.
             beside: The output of the bypass, if it is known.
         """
+        x, met = self.divide(x)
         latent = self.encoder(x) if prepared is None else cast(ChainEncoder, self.encoder).map(prepared)
         latent, raw = self.read(latent)
-        return self.evidence(raw, self.features(x, latent, beside))
+        return self.evidence(raw, self.features(x, latent, beside), met)
 
     def log_density(self, x: Tensor, prepared: Tensor | None = None, beside: Tensor | None = None) -> Tensor:
         """Return the log-density of inputs; the arguments are those of `see`."""
+        x, met = self.divide(x)
         latent = self.encoder(x) if prepared is None else cast(ChainEncoder, self.encoder).map(prepared)
-        log_density: Tensor = self.density(self.features(x, self.normalisation(latent), beside))
-        return log_density
+        features = self.features(x, self.normalisation(latent), beside)
+        log_density: Tensor = self.density(features)
+        return log_density if self.feedback is None else self.feedback.log_density(features, log_density, met)[1]
 
     def _said_in_numpy(self) -> Callable[[Floats], tuple[Floats, Floats]] | None:
         """Return raw outputs and log n as a function of inputs, if all parts have numpy forms."""
         encode, density, beside = form_of(self.encoder), self.density.in_numpy(), form_of(self.bypass)
+        feedback = None if self.feedback is None else self.feedback.in_numpy()
+        events = self.feedback is not None and self.feedback.sees_events
         exact = all(t.dtype == torch.float64 and t.device.type == "cpu" for t in self.parameters())
         if not exact or encode is None or density is None or (beside is None and self.bypass is not None) or self.polar:
             return None
@@ -241,9 +257,13 @@ class NaturalPosteriorNetwork(nn.Module):
         budget = self.budget.in_numpy()
 
         def said(x: Floats) -> tuple[Floats, Floats]:
+            x, met = (x[:, :-1], x[:, -1]) if events else (x, None)
             latent = (encode(x) - mean) * factor
             features = latent if beside is None else np.concatenate([latent, beside(x)], 1)
-            return latent @ weight + bias, budget(density(features))
+            raw, log_density = latent @ weight + bias, density(features)
+            if feedback is not None:
+                raw, log_density = feedback(raw, features, log_density, met)
+            return raw, budget(log_density)
 
         return said
 

@@ -213,6 +213,13 @@ class Column(SingleValues, ABC):
         """Return this column, with events that it never had as rare as in another column of that name."""
         return replace(self, n_rows=other.n_rows)
 
+    def meeting(self, cells: Cells) -> Self:
+        """Return a column to which values of these cells are no events: rows that came after training had them.
+
+        It is asked for surprises alone; what it encodes may differ. By default all events stay events.
+        """
+        return self
+
     # How it is encoded.
 
     @property
@@ -351,6 +358,10 @@ class Column(SingleValues, ABC):
         if self.missing_flag is not None:
             no, yes = self.missing_flag
             flags[:, -1] = np.where(missing, yes, no)
+
+    def meeting_missing(self, missing: Mask) -> Self:
+        """Return a column to which missing values are no events, if some are missing."""
+        return replace(self, missing=1 / (self.n_rows + 1)) if not self.missing and missing.any() else self
 
     def new_events(self, missing: Mask, changed: Mask | None = None) -> Floats | None:
         """Return the surprise of first missing values, and of values in which a constant column changed."""

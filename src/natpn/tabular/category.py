@@ -13,7 +13,7 @@ import base64
 import binascii
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
@@ -109,7 +109,7 @@ class CategoryColumn(Column):
             kept,
             [shares[text] for text in kept],
             rare if named else [],
-            "" if named else base64.b64encode(np.sort(np.array(list(map(_hash, rare)), "<u8")).tobytes()).decode(),
+            "" if named else _packed(map(_hash, rare)),
             rare_share if kept or shares.get(None) else 1.0,  # exactly, if there is nothing else
             len(seen),
             sum(count == -1 for count, _ in seen),
@@ -124,6 +124,21 @@ class CategoryColumn(Column):
         """Return this column, with levels that it never had as rare as in another column of that name."""
         singletons = other.n_singletons if isinstance(other, CategoryColumn) else self.n_singletons
         return replace(self, n_rows=other.n_rows, n_singletons=singletons)
+
+    def meeting(self, cells: Cells) -> Self:
+        """Return the column with levels of these cells that it never had among the rare ones."""
+        texts, codes = to_levels(cells, self.name)
+        there = np.unique(codes)
+        read = [None if texts[code] is None else self.read_text(texts[code]) for code in there]
+        met = {text for text in read if text is not None and not self._knows(text)}
+        known = self.meeting_missing(np.array([text is None for text in read]))
+        if not met:
+            return known
+        hashes = {*self._rare} if self.rare_hashes else {*map(_hash, self.rare)}
+        named = not self.rare_hashes and len(self.rare) + len(met) <= MAX_NAMED
+        rare = sorted({*self.rare, *met}) if named else []
+        kept = "" if named else _packed({*hashes, *map(_hash, met)})
+        return replace(known, rare=rare, rare_hashes=kept, n_levels=self.n_levels + len(met))
 
     @property
     def log_unseen(self) -> float:
@@ -338,6 +353,11 @@ def _sum(counts: Sequence[Counter[str | None]]) -> Counter[str | None]:
     for part in counts:
         total.update(part)
     return total
+
+
+def _packed(hashes: Iterable[Any]) -> str:
+    """Return hashes, sorted, as a text."""
+    return base64.b64encode(np.array(sorted(hashes), "<u8").tobytes()).decode()
 
 
 def _hash(text: str) -> int:

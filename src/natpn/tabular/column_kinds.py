@@ -89,6 +89,13 @@ class BooleanColumn(Column):
         true = sum(n * part.true for n, part in zip(known, summaries, strict=True)) / sum(known)
         return replace(super().widened(shown, summaries, n_empty), true=true)
 
+    def meeting(self, cells: Cells) -> Self:
+        """Return a column that is not constant, if the other value is among these."""
+        truths = _to_booleans(cells, self.name)
+        changed, few = self._changed(truths), 1 / (self.n_rows + 1)
+        true = self.true if changed is None or not changed.any() else abs(self.true - few)
+        return replace(self.meeting_missing(np.isnan(truths)), true=true)
+
     @property
     def arithmetic(self) -> Arithmetic:
         """A flag or a constant, and a flag for missing values."""
@@ -203,7 +210,10 @@ def _truth_of_value(value: Any) -> float | None:
 
 
 class EmptyColumn(Column):
-    """A column in which training had no value at all: nothing to encode, but a first value is a surprise."""
+    """A column in which training had no value at all: nothing to encode, but a first value is a surprise.
+
+    Less than all are missing only if rows that came after training had values.
+    """
 
     kind = "empty"
     words = ("empty", "empty")
@@ -229,7 +239,11 @@ class EmptyColumn(Column):
     def encode(self, cells: Cells, numbers: Encoded, flags: Encoded) -> Floats | None:
         """Return the surprise of values where there were none."""
         present = self._present(cells)
-        return np.where(present, self.log_never, 0.0) if present.any() else None
+        return np.where(present, self.log_never, 0.0) if self.missing == 1 and present.any() else None
+
+    def meeting(self, cells: Cells) -> Self:
+        """Return a column that may have values, if there are some among these."""
+        return replace(self, missing=1 - 1 / (self.n_rows + 1)) if self._present(cells).any() else self
 
     def read_json(self, value: Any) -> Any:
         """Return a number or a truth value."""

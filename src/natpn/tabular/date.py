@@ -103,6 +103,13 @@ class DateColumn(Column):
         earliest, latest = min(part.earliest for part in summaries), max(part.latest for part in summaries)
         return replace(super().widened(shown, summaries, n_empty), earliest=earliest, latest=latest)
 
+    def meeting(self, cells: Cells) -> Self:
+        """Return the column with a range that holds these dates too."""
+        seconds = self._seconds(cells)
+        missing = np.isnan(seconds)
+        known = [self.earliest, self.latest, *seconds[~missing].tolist()]
+        return replace(self.meeting_missing(missing), earliest=min(known), latest=max(known))
+
     @property
     def n_numbers(self) -> int:
         """One for each part that varies."""

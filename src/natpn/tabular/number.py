@@ -127,6 +127,13 @@ class NumberColumn(Column):
             whole=all(part.whole for part in summaries),
         )
 
+    def meeting(self, cells: Cells) -> Self:
+        """Return the column with a range that holds these numbers too."""
+        numbers = _finite_numbers(cells, self.name)
+        missing = np.isnan(numbers)
+        known = [self.minimum, self.maximum, *numbers[~missing].tolist()]
+        return replace(self.meeting_missing(missing), minimum=min(known), maximum=max(known))
+
     @property
     def moments(self) -> Moments:
         """The moments by which the numbers are standardised."""

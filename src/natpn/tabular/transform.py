@@ -1,6 +1,9 @@
 """The transform: learn the columns of a table, then turn tables of that form into float32 matrices.
 
 The last column is the surprise of each row (`natpn.tabular.surprise`).
+
+A table that met more rows after training (`meeting`) has one column more: the surprise beside what training and those
+rows had. All other columns stay as they are.
 """
 
 from collections import Counter, defaultdict
@@ -21,6 +24,19 @@ from natpn.tabular.texts import Fields
 
 # From 2 on, numbers beyond their range are events; from 3 on, many events and numbers far beyond count for more.
 VERSION = 3
+
+
+def _described(read: Fields, key: str, where: str) -> list[Column]:
+    """Return the columns that a list in a configuration describes."""
+    described = read.read(key, "a list of at least one column", lambda v: isinstance(v, list) and bool(v))
+    columns = []
+    for place, entry in enumerate(described):
+        try:
+            kind = column_type(entry.get("kind") if isinstance(entry, dict) else None)
+        except ValueError as error:
+            raise ValueError(f"{where}: the kind of column {place} is {error}.") from None
+        columns.append(kind.from_config(entry))
+    return columns
 
 
 def names_of(table: Table) -> list[str]:
@@ -59,6 +75,7 @@ class TableTransform:
     Attributes:
         columns: The input columns as training showed them.
         named: Whether the training table had names.
+        met: The columns as training and rows after it showed them; None without such rows.
 
     Example:
         >>> import numpy as np
@@ -73,6 +90,7 @@ class TableTransform:
 
     columns: list[Column]
     named: bool
+    met: "TableTransform | None" = None
 
     def fit(self, X: Any) -> Self:
         """Learn the columns of a table.
@@ -107,6 +125,21 @@ class TableTransform:
         """
         return TableTransform().fit(seen).as_rare_as(self).transform(X)[:, -1]
 
+    def meeting(self, X: Any) -> "TableTransform":
+        """Return a table that met these rows after training: what is new in them is no event beside both."""
+        before = self if self.met is None else self.met
+        table = read_table(X)
+        cells = table.columns(self.match_columns(table.names, table.shape[1]))
+        columns = [column.meeting(these) for column, these in zip(before.columns, cells, strict=True)]
+        return self._with_met(columns)
+
+    def _with_met(self, columns: list[Column]) -> "TableTransform":
+        both, made = TableTransform(), TableTransform()
+        both.set_columns(columns, self.named, self.version)
+        made.set_columns(self.columns, self.named, self.version)
+        made.met = both
+        return made
+
     def set_columns(self, columns: list[Column], named: bool, version: int = VERSION) -> None:
         """Take columns that were learned before."""
         self.columns = columns
@@ -124,8 +157,13 @@ class TableTransform:
 
     @property
     def n_outputs(self) -> int:
-        """The number of columns of the result, the surprise included."""
-        return self._n_numbers + self._n_zeros + self._n_flags + 1
+        """The number of columns of the result, each surprise included."""
+        return self.n_encoded + 1 + int(self.met is not None)
+
+    @property
+    def n_encoded(self) -> int:
+        """The number of columns of the result without the surprise."""
+        return self._n_numbers + self._n_zeros + self._n_flags
 
     @property
     def n_numbers(self) -> int:
@@ -162,7 +200,7 @@ class TableTransform:
         order = self.match_columns(table.names, table.shape[1])
         result = np.zeros((table.shape[0], self.n_outputs), np.float32)
         first, *others = self._blocks
-        numbers, flags = result[:, : self.n_numbers], result[:, self.n_numbers : -1]
+        numbers, flags = result[:, : self.n_numbers], result[:, self.n_numbers : self.n_encoded]
         surprise: Floats | None
         if table.matrix is not None and isinstance(first, NumberBlock) and not others and not self._n_zeros:
             surprise = first.encode(table.matrix, numbers, flags)
@@ -174,16 +212,19 @@ class TableTransform:
         if surprise is not None:
             if self.version > 2 and surprise.any():
                 surprise = combine_events(surprise, self.columns[0].log_never, len(self.columns))
-            result[:, -1] = surprise
+            result[:, self.n_encoded] = surprise
+            events = np.flatnonzero(surprise)
+            if self.met is not None and len(events):  # no other row has an event beside more rows
+                result[events, -1] = self.met.transform(table.take(events))[:, -1]
         return result
 
     def take_apart(self, X: Any) -> TakenApart:
-        """Encode a table as `transform` does, column by column."""
+        """Encode a table as `transform` does, column by column, with the surprise beside training alone."""
         self._check_fitted()
         table = read_table(X)
         n_rows = table.shape[0]
         cells = list(table.columns(self.match_columns(table.names, table.shape[1])))
-        encoded, log_events = np.zeros((n_rows, self.n_outputs), np.float32), np.zeros((n_rows, len(self.columns)))
+        encoded, log_events = np.zeros((n_rows, self.n_encoded + 1), np.float32), np.zeros((n_rows, len(self.columns)))
         for place, (column, own) in enumerate(zip(self.columns, self.places, strict=True)):
             numbers, flags = (np.zeros((n_rows, n), np.float32) for n in (column.n_numbers, column.n_flags))
             event = column.encode(cells[place], numbers, flags)
@@ -239,29 +280,29 @@ class TableTransform:
         """Return everything the transform has learned, as JSON can hold it."""
         self._check_fitted()
         columns = [column.to_config() for column in self.columns]
-        return {"version": self.version, "named": self.named, "columns": columns}
+        met = {} if self.met is None else {"met": [column.to_config() for column in self.met.columns]}
+        return {"version": self.version, "named": self.named, "columns": columns, **met}
 
     @classmethod
     def from_config(cls, config: Any) -> Self:
         """Return the transform that `to_config` described, or raise a ValueError that says what is wrong."""
         where = "The configuration of the table"
-        read = Fields(config, where, ["version", "named", "columns"])
+        has_met = isinstance(config, dict) and "met" in config
+        read = Fields(config, where, ["version", "named", "columns", *(["met"] if has_met else [])])
         version = read.read("version")
         if isinstance(version, bool) or version not in range(1, VERSION + 1):
             raise ValueError(f"{where} has version {version!r}, but this natpn reads versions up to {VERSION}.")
-        described = read.read("columns", "a list of at least one column", lambda v: isinstance(v, list) and bool(v))
-        columns = []
-        for place, entry in enumerate(described):
-            try:
-                kind = column_type(entry.get("kind") if isinstance(entry, dict) else None)
-            except ValueError as error:
-                raise ValueError(f"{where}: the kind of column {place} is {error}.") from None
-            columns.append(kind.from_config(entry))
+        columns = _described(read, "columns", where)
         name, count = Counter(column.name for column in columns).most_common(1)[0]
         if count > 1:
             raise ValueError(f"{where} has two columns of the name {name!r}.")
         transform = cls()
         transform.set_columns(columns, read.flag("named"), int(version))
+        if has_met:
+            met = _described(read, "met", where)
+            if [(column.name, column.kind) for column in met] != [(column.name, column.kind) for column in columns]:
+                raise ValueError(f"{where}: 'met' has other columns than 'columns'.")
+            transform.met = transform._with_met(met).met
         return transform
 
     def _check_fitted(self) -> None:

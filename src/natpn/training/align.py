@@ -6,7 +6,7 @@ Encoder and density are frozen. Three steps, each solved directly and not by gra
    normal: the log-variance, a linear function of the latent, is refitted to held-out residuals. A Student-t
    likelihood with 4 degrees of freedom keeps single rows from deciding, a ridge keeps it near the trained one, and
    its level is set by the continuous ranked probability score (CRPS), out of fold. It is then raised for being known
-   from few rows only (`_few_rows`). Classes: one temperature divides the raw outputs.
+   from few rows only (`level_of_few_rows`). Classes: one temperature divides the raw outputs.
 2. `set_budget`, the unit of distance: 1 is where the first percentile of held-out rows is, counted from their median
    (of fewer than 300 rows the third-lowest), but no less than 3√H of the density's H dimensions. Latents of a few
    simple columns fill a thin sheet, on which all rows are about as dense; a step off it would count as far.
@@ -164,13 +164,13 @@ def _refit_variance(network: NaturalPosteriorNetwork, held_out: Latents) -> None
         return float(mass @ normal_crps(error, (0.5 * (scale + shift)).exp()))
 
     shift = float(minimize_scalar(mean_crps, bounds=(-3, 3), method="bounded").x)
-    shift += _few_rows(weight.sum() ** 2 / np.sum(weight**2))
+    shift += level_of_few_rows(weight.sum() ** 2 / np.sum(weight**2))
     decoder = network.decoder
     decoder.bias[1] = w[0] + shift + w[1] * (float(decoder.bias[1]) - middle)
     decoder.weight[1] = w[1] * decoder.weight[1] + torch.from_numpy(w[2:]).to(decoder.weight)
 
 
-def _few_rows(rows: float) -> float:
+def level_of_few_rows(rows: float) -> float:
     """Return what to add to a log-variance that is known from so many residuals.
 
     Over a standard deviation found from m Normal residuals the next one has Student's t distribution with m degrees of
