@@ -16,7 +16,7 @@ from export.problems import ask, assert_agree, feed, matrix
 from natpn import NatPNClassifier, NatPNRegressor
 from natpn.export import export_onnx
 from natpn.export.column_inputs import input_names, take_columns
-from natpn.export.graph_module import Columns, takes_columns
+from natpn.export.graph_module import Columns, left_out, takes_columns
 from natpn.tabular import KINDS, TableTransform
 from tabular.tables import mixed
 
@@ -82,6 +82,16 @@ def test_answers_agree_and_intervals_are_conformal(model):
     assert ask(model, matrix(model, rows))["lower"] == pytest.approx(frame["lower"].to_numpy(), rel=1e-7)
     plain = model.predict_dist(rows).quantile([0.05])
     assert not np.allclose(plain[:, 0], frame["lower"])
+
+
+def test_intervals_by_group_are_left_out_and_said():
+    table = every_kind()
+    options = QUICK | {"calibrate": "conformal", "groups": "city", "validation_fraction": 0.8}
+    model = NatPNRegressor("normal", **options).fit(table, 100 * table["rooms"])
+    found = ask(model, matrix(model, table.head(5)))
+    assert "quantiles" in found
+    assert "lower" not in found
+    assert left_out(model.model_) == ["The conformal calibration of intervals is left out: ask the model for them."]
 
 
 def test_columns_of_numbers_alone_are_still_a_matrix():
