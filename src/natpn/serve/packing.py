@@ -54,8 +54,7 @@ class Unpacker:
         if not self._packed:
             yield chunk
             return
-        more = bool(chunk)
-        while more:
+        while chunk:
             if self._stream.eof:
                 self._stream, self._parts = zlib.decompressobj(_GZIP), self._parts + 1
                 if self._parts > _MOST_PARTS:
@@ -65,8 +64,6 @@ class Unpacker:
             except zlib.error as error:
                 raise _damaged(str(error)) from None
             chunk = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
-            # A full piece may not be all that the bytes so far hold, even if none of them is left.
-            more = bool(chunk) or (len(piece) == PIECE and not self._stream.eof)
             yield piece
 
     def finish(self) -> None:
