@@ -1,12 +1,12 @@
 """Learning curves: rows to label chosen by `model.suggest` beside rows at random.
 
-    NATPN_DATA=... python benchmarks/suggest.py [--tables NAME ...] [--seeds 4] [--max-epochs 30]
+    NATPN_DATA=... python benchmarks/suggest.py [--tables NAME ...] [--seeds 4] [--max-epochs 30] [--share 0.5]
 
 Each run starts from 150 labelled rows and adds 30 four times, of a pool of 1,500. In the pools of bike and telco_churn
-up to half of the rows are of a kind that the first rows lack, winter and contracts of two years, and so are the rows
-that scores are taken of. Those of king_county and satimage are all alike. Scores: the CRPS of numbers, the log loss of
-classes; lower is better. Scores are means over seeds, and the gain is the mean over seeds and steps of the logarithm of
-the ratio, with its standard error over seeds.
+a share of the rows is of a kind that the first rows lack, winter and contracts of two years; so are half of the rows
+that scores are taken of. The rows of king_county and satimage are all alike. Scores are the CRPS of numbers and the log
+loss of classes, lower is better, in means over seeds. The gain is the mean over seeds and steps of the logarithm of the
+ratio, with its standard error over seeds.
 """
 
 import argparse
@@ -32,14 +32,16 @@ def joined(*parts: Part) -> Part:
     return Part(X, np.concatenate([part.y for part in parts]))
 
 
-def rows(name: str, seed: int) -> tuple[bool, Part, Part, Part]:
+def rows(name: str, seed: int, share: float) -> tuple[bool, Part, Part, Part]:
     """Return whether targets are numbers, the labelled rows, the pool, and the rows that scores are taken of."""
     table = read(name, seed, START + POOL, TEST)
     labelled, pool = table.train.first(np.arange(START)), table.train.first(np.arange(START, len(table.train)))
     test = table.test
     if TABLES[name]:
         half = min(len(table.shifted) // 2, POOL // 2)
-        pool = joined(pool.first(np.arange(min(len(pool), POOL - half))), table.shifted.first(np.arange(half)))
+        n_shifted = min(half, int(share * POOL))
+        ordinary = pool.first(np.arange(min(len(pool), POOL - n_shifted)))
+        pool = joined(ordinary, table.shifted.first(np.arange(n_shifted)))
         later = table.shifted.first(np.arange(half, 2 * half))
         test = joined(test.first(np.arange(min(len(test), half))), later)
     if not table.is_numeric:
@@ -54,8 +56,8 @@ def score(model: Any, test: Part) -> float:
     return crps(test.y, answers.equally_likely())
 
 
-def curve(name: str, seed: int, by_model: bool, max_epochs: int) -> list[float]:
-    numeric, labelled, pool, test = rows(name, seed)
+def curve(name: str, seed: int, by_model: bool, max_epochs: int, share: float) -> list[float]:
+    numeric, labelled, pool, test = rows(name, seed, share)
     lot, found = np.random.default_rng([seed, 1]), []
     kind = NatPNRegressor if numeric else NatPNClassifier
     for step in range(STEPS + 1):
@@ -73,20 +75,22 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--max-epochs", type=int, default=30)
+    parser.add_argument("--share", type=float, default=0.5, help="Of the pool that is of another kind.")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     sizes = [START + STEP * step for step in range(STEPS + 1)]
     print(f"| table | chosen | {' | '.join(map(str, sizes))} | gain |\n|---|---|{'---:|' * (STEPS + 2)}")
     for name in options.tables:
+        how = options.max_epochs, options.share
         scores = np.array(
-            [[curve(name, seed, how, options.max_epochs) for how in (False, True)] for seed in range(options.seeds)]
+            [[curve(name, seed, by_model, *how) for by_model in (False, True)] for seed in range(options.seeds)]
         )
         ratio = np.log(scores[:, 1, 1:] / scores[:, 0, 1:]).mean(1)
         error = ratio.std(ddof=1) / np.sqrt(len(ratio)) if len(ratio) > 1 else np.nan
-        for how, words in ((0, "at random"), (1, "by `suggest`")):
-            values = " | ".join(f"{value:.4g}" for value in scores[:, how].mean(0))
-            gain = f"{100 * ratio.mean():+.1f} ± {100 * error:.1f} %" if how else ""
+        for place, words in enumerate(("at random", "by `suggest`")):
+            values = " | ".join(f"{value:.4g}" for value in scores[:, place].mean(0))
+            gain = f"{100 * ratio.mean():+.1f} ± {100 * error:.1f} %" if place else ""
             print(f"| {name} | {words} | {values} | {gain} |", flush=True)
 
 

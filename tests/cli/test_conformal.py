@@ -33,7 +33,8 @@ def test_intervals_for_shifted_rows(grouped, new, place):
     large = write(place / "large.csv", [[f, str(float(a) / 4 + 115), *rest] for f, a, *rest in rows(80, 3)])
     plain = widths(run("predict", grouped, large, "--id", "flat"))
     done = run("predict", grouped, large, "--id", "flat", "--shifted-to", large)
-    assert "note: 30 calibration rows count as" in done.stderr
+    assert "note: the 30 calibration rows count as" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert widths(done) != plain
     assert len(plain) == 80
 

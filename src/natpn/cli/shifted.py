@@ -35,11 +35,7 @@ def adapted(saved: SavedModel, path: str, how: Reading, request: Request) -> Sav
         warnings.simplefilter("always")
         estimator = saved.estimator.adapt(rows.X)
     calibration = estimator.calibration_
-    note(
-        f"{len(calibration.scores):,} calibration rows count as {calibration.effective_rows:.1f} for rows like those "
-        f"of {rows.source.name}"
-    )
-    for warning in told:
-        if issubclass(warning.category, UserWarning):
-            note(str(warning.message).removeprefix("X: "))
+    counted = f"the {len(calibration.scores):,} calibration rows count as {calibration.effective_rows:.1f}"
+    warned = [str(each.message).removeprefix("X: ") for each in told if issubclass(each.category, UserWarning)]
+    note(next(iter(warned), f"{counted} for rows like those of {rows.source.name}"))
     return replace(saved, estimator=estimator)
