@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from natpn.model import Model
-from natpn.report import listed_rows, page, render
+from natpn.report import columns_used, listed_rows, page, render
 from natpn.report.scores import METRICS, baselines, scores
 
 KINDS = ["labels", "many labels", "numbers", "conformal ensemble", "lognormal", "counts", "vectors", "images"]
@@ -134,6 +134,8 @@ def test_the_scores_are_those_of_the_score_function(case, rendered):
 
 @pytest.mark.parametrize("case", ["labels", "numbers"], indirect=True)
 def test_every_row_is_answered_once(case, monkeypatch):
+    """But for rows whose columns are shuffled."""
+    monkeypatch.setattr(page, "columns_used", lambda *_: ([], []))
     answered, answer = [], Model._see
     monkeypatch.setattr(Model, "_see", lambda self, x: (answered.append(len(x)), answer(self, x))[1])
     render(case.model, case.X, case.y, ood=case.ood)
@@ -187,8 +189,9 @@ def test_the_least_known_row_comes_first_with_its_unusual_column(case):
     rows = listed_rows.least_trusted(case.model, X, page.collect(case.model.model_, page.judge(case.model, X, case.y)))
     assert (rows[0].name, rows[0].column, rows[0].value, rows[0].alone) == ("42", "$x_1$ & more", "−1,234.5", True)
     X.loc[X.index[7], "colour"] = "never seen"
-    column, value, usual, alone = listed_rows.unusual_cells(case.model, X[7:8], 1)[0]
+    column, value, usual, alone, reason = listed_rows.unusual_cells(case.model, X[7:8], 1)[0]
     assert (column, value, alone) == ("colour", "never seen", True)
+    assert reason == "colour never seen was never seen in training"
     assert usual in ("red, <i>blue</i>", "<i>blue</i>, red")
 
 
@@ -251,3 +254,13 @@ def test_settings_of_matplotlib_are_neither_changed_nor_felt(case, rendered):
         before = dict(mpl.rcParams)
         assert render(case.model, case.X, case.y, ood=case.ood, title="A & <B>") == plain
         assert dict(mpl.rcParams) == before
+
+
+@pytest.mark.parametrize("case", ["numbers"], indirect=True)
+def test_columns_that_matter_come_first(case):
+    said, listed = columns_used.columns_used(case.model, case.X, case.y)
+    assert listed[0].name == SCRIPT
+    assert listed[0].width == 100
+    assert [column.name for column in listed] == list(case.model.importance(case.X, case.y)["column"])
+    assert "shuffled among 120 rows" in said[0]
+    assert "of 5 columns" in said[1]

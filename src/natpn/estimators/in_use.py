@@ -5,11 +5,13 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from natpn.estimators.data_estimator import DataEstimator, make_frame
 from natpn.model import Calibration, Model
+from natpn.model.importance import importance
 from natpn.model.suggestions import Suggestions
+from natpn.tabular.input_tables import is_pandas
 
 
 class InUse(DataEstimator):
@@ -107,3 +109,32 @@ class InUse(DataEstimator):
     def suggestions(self, X: Any, n: int = 20) -> Suggestions:
         """Return the same with `shares`: how much of what is not known of all rows each label would take away."""
         return self.model_.suggestions(self._rows(X), n)
+
+    def importance(self, X: Any, y: Any, exposure: ArrayLike | None = None, random_state: int = 0) -> Any:
+        """Return how much predictions depend on each column of a table, in the frame library that X came in.
+
+        Each column is shuffled among the rows, the others stay. `importance` is by how much the loss of a row grows on
+        average: the CRPS of numbers and counts, in the unit of the target, or −log p of classes and vectors, in nats.
+        `error` is its standard error: within two of them a column may not matter. The most important comes first.
+
+        Args:
+            X: Rows with known targets, at best none of training; of many rows some hundred are used.
+            y: Their targets.
+            exposure: As in the fit.
+            random_state: Chooses rows and shuffles.
+
+        Raises:
+            ValueError: If the model was not fitted on a table, or X and y are not as long.
+
+        Example:
+            >>> import numpy as np
+            >>> from natpn import NatPNRegressor
+            >>> lot = np.random.default_rng(0)
+            >>> X = lot.normal(size=(400, 3))
+            >>> model = NatPNRegressor(max_epochs=9, random_state=0).fit(X[:300], X[:300, 1])
+            >>> model.importance(X[300:], X[300:, 1])["column"][0]
+            'x1'
+        """
+        rows, exposures = self._exposed_rows(X, exposure)
+        found = importance(self.model_, rows, np.asarray(y), exposures, random_state).columns()
+        return make_frame(found, None if is_pandas(X) else X)  # its rows are not those of X

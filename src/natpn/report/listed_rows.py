@@ -29,10 +29,11 @@ class Row:
     familiarity: str  # the weight of the data in the answer; "" if it has almost all of it
     prediction: str
     truth: str
-    column: str = ""  # the column whose value is the most unusual; "" without a table
+    column: str = ""  # the column that adds the most to the surprise; "" without a table
     value: str = ""
     usual: str = ""  # what training had there
     alone: bool = True  # whether that value is unusual by itself
+    reason: str = ""  # why the row is novel
 
 
 def least_trusted(model: Any, X: Any, facts: Facts, ids: Sequence[Any] | None = None) -> list[Row]:
@@ -62,22 +63,21 @@ def _listed(model: Any, X: Any, facts: Facts, ids: Sequence[Any] | None, chosen:
 
 
 def unusual_cells(model: Any, X: Any, n: int) -> list[tuple[Any, ...]]:
-    """Return column, value, usual values and whether it stands out, for each row; nothing without a table."""
+    """Return column, value, usual values, whether it stands out, and the reason; nothing without a table."""
     if model.inputs_.kind != "table":
         return [()] * n
     transform = model.inputs_.table
-    names = transform.most_unusual(X)
+    told = model.model_.explain(X)
     table = read_table(X)
     order = transform.match_columns(table.names, table.shape[1]) or list(range(table.shape[1]))
-    place = {name: number for number, name in enumerate(transform.feature_names)}
     cells = list(table.columns(order))
     found = []
-    for row, name in enumerate(names):
-        column = transform.columns[place[name]]
-        odd = float(column.oddness(cells[place[name]])[row])
+    for row, place in enumerate(told.worst):
+        column = transform.columns[place]
+        odd = float(column.oddness(cells[place])[row])
         written = partial(cell, thousands=column.thousands)
-        raw = table.values(order[place[name]])[row]
-        found.append((name, written(raw), column.usually(written, share), odd >= _STANDS_OUT))
+        raw, alone = table.values(order[place])[row], odd >= _STANDS_OUT
+        found.append((column.name, written(raw), column.usually(written, share), alone, told.reasons[row]))
     return found
 
 

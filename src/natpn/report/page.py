@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from natpn.report import count_figure, figures, story
+from natpn.report.columns_used import UsedColumn, columns_used
 from natpn.report.facts import Facts, collect, read
 from natpn.report.key_numbers import key_numbers
 from natpn.report.listed_rows import Row, least_trusted, most_surprising
@@ -41,8 +42,9 @@ class Section:
     title: str  # a question that it answers
     sentences: list[str]  # what it says about this model
     picture: Drawing | None = None
-    body: str = ""  # what else it shows: "scores", "rows", "matrix", "pairs" or nothing
+    body: str = ""  # what else it shows: "scores", "rows", "columns", "matrix", "pairs" or nothing
     rows: list[Row] = field(default_factory=list)
+    columns: list[UsedColumn] = field(default_factory=list)
 
 
 def render(
@@ -103,6 +105,7 @@ def render(
             rows=most_surprising(model, inputs, facts, ids),
         ),
         _agreement(facts),
+        *_columns(model, X, y),
         Section("model", "What is this model?", story.model(model, facts)),
     ]
     text: str = _template().render(
@@ -156,6 +159,12 @@ def score_text(name: str, value: float) -> str:
     if "in %" in METRICS[name].meaning:
         return f"{value:.1f} %"
     return "less than 0.0001" if 0 < value < 1e-4 else number(value)
+
+
+def _columns(model: Any, X: Any, y: Any) -> list[Section]:
+    said, listed = columns_used(model, X, y)
+    title = "Which columns does it depend on?"
+    return [Section("columns", title, said, body="columns", columns=listed)] if listed else []
 
 
 def _calibration(facts: Facts) -> Section:
