@@ -20,7 +20,6 @@ language = "en_GB"
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
 root_doc = "index"
-suppress_warnings = ["toc.not_included"]  # a new page may come before its place in the contents
 
 myst_heading_anchors = 4  # by GitHub's rule, so that page.md#a-section leads to the same place there and here
 myst_enable_extensions = ["dollarmath"]
