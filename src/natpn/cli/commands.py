@@ -77,6 +77,8 @@ class Group(click.Group):
     "--workers", type=click.IntRange(1), default=1, show_default=True, help="How many processes answer, at the port."
 )
 @click.option("--access-log", is_flag=True, help="Write a line to standard output for each request.")
+@click.option("--learn", is_flag=True, help="Learn from rows with their truth at /feedback, until the server ends.")
+@click.option("--learn-to", metavar="DIRECTORY", help="The same, and save the model there each time it has learned.")
 def serve_command(model: str, token: str | None, **options: Any) -> None:
     """Answer requests over HTTP with MODEL, and show a page to try it.
 

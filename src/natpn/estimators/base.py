@@ -193,6 +193,10 @@ class NatPNEstimator(InUse):
         if n_rows(X) == len(y) == 0:
             return self
         rows, exposures = self._exposed_rows(X, exposure)
+        return self.learn_rows(rows, y, sample_weight, exposures)
+
+    def learn_rows(self, rows: Any, y: Any, sample_weight: ArrayLike | None, exposures: Floats | None) -> Self:
+        """Learn from rows that have been checked: what `update` does."""
         given = y if exposures is None else np.column_stack([np.asarray(y), exposures])
         targets = self._encode_targets(given)
         if len(targets) != n_rows(rows):

@@ -91,6 +91,13 @@ class DriftAlarm:
         """The largest value that M has had, at most 10³⁰⁰."""
         return _exp(self._highest)
 
+    def refer_to(self, other: "DriftAlarm") -> None:
+        """Compare with the rows of another alarm from now on, as after a model has learned; M stays as it is.
+
+        Without drift p of the next row is as uniform among these as it was among the others, so the bound holds.
+        """
+        self._keys, self._counts = other._keys, other._counts
+
     def see(self, scores: ArrayLike) -> Self:
         """Take the scores of further rows, in the order in which they came."""
         values = _checked("scores", scores)

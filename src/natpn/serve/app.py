@@ -1,6 +1,7 @@
 """The routes of the server, and how request bodies are read."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from importlib.resources import files
@@ -15,14 +16,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from natpn.estimators.base import NatPNEstimator
+from natpn.model.updating import check_can_update
 from natpn.serve import inference_protocol, openapi
 from natpn.serve.access_log import ROWS, AccessLog
 from natpn.serve.bodies import Bodies
+from natpn.serve.feedback import Served, read_lessons
 from natpn.serve.gate import GONE, PAGE, PATHS, Endpoint, Gate
 from natpn.serve.identity import Identity
 from natpn.serve.inference_protocol import InferenceProtocol
 from natpn.serve.metrics import Metrics
-from natpn.serve.predictor import COVERAGE, Batcher, Predictor
+from natpn.serve.predictor import COVERAGE, Batcher
 from natpn.serve.request_rows import ArrayReader, Reader, RequestError, as_json, header
 from natpn.serve.table_rows import TableReader
 from natpn.tabular.texts import PLAIN, Written, brief
@@ -46,6 +49,8 @@ def create_app(
     dropped: Iterable[str] = (),
     access_log: bool = False,
     workers: int = 1,
+    learn: bool = False,
+    keep: Callable[[NatPNEstimator], None] | None = None,
 ) -> "App":
     """Return the application that serves a fitted model.
 
@@ -61,6 +66,8 @@ def create_app(
         dropped: Columns that were left out in training, which a CSV may have.
         access_log: Whether to write a line to standard output for each request.
         workers: How many processes, copies of this one, will answer.
+        learn: Whether there is `POST /feedback`, from which the model learns.
+        keep: Called with each model that has learned, before it answers, as to save it; by default it is not saved.
     """
     if token is not None and (not token or not token.isascii() or not token.isprintable() or " " in token):
         raise ValueError("token: expected printable ASCII characters without spaces, at least one")
@@ -68,18 +75,22 @@ def create_app(
         if limit < 1:
             raise ValueError(f"{argument}: expected a limit of at least 1, got {limit}")
     check_is_fitted(model)
+    if learn:
+        check_can_update(model.model_)
+        if workers > 1:
+            raise ValueError(f"learn: expected one worker, since each would learn for itself alone, got {workers}")
     identity = identity or Identity()
-    predictor = Predictor(model.model_)
-    predictor.warm_up()
+    served = Served(model, keep)
+    served.predictor.warm_up()
     metrics = Metrics(PATHS, model.model_.watch().novelty, identity.labels(), workers)
-    batcher = Batcher(predictor.answers, counted=metrics.batch)
+    batcher = Batcher(served.answers, counted=metrics.batch)
     bodies = Bodies(max_body)
     columns, shape = model.model_.columns, model.model_.inputs.shape
     reader: Reader = ArrayReader(shape, max_rows)
     if columns is not None:
         reader = TableReader(columns, max_rows, written, {*dropped, identity.target or ""})
     hosts = tuple(allow_hosts)
-    about = identity.described() | predictor.about()
+    about = identity.described() | served.predictor.about()
     protocol = InferenceProtocol(identity.name, about["natpn"], columns, shape, reader)
     described = protocol.metadata(model.model_.answer_without_evidence().records(COVERAGE)[0])
 
@@ -133,7 +144,8 @@ def create_app(
                 message = f"curve: at most {MAX_CURVES} rows have curves at once, got {len(rows)}."
                 raise RequestError(413, message, "curve")
             if curve or explain or coverage != COVERAGE:  # those predicted together have intervals of one width
-                function = predictor.with_curves if curve else predictor.explained if explain else predictor.answers
+                now = served.predictor
+                function = now.with_curves if curve else now.explained if explain else now.answers
                 answers: Any = await batcher.apart(function, rows, coverage)
             else:
                 answers = await batcher.submit(rows)
@@ -152,6 +164,26 @@ def create_app(
     )
     async def model_(request: Request) -> Response:
         return as_json(about)
+
+    async def feedback(request: Request) -> Response:
+        if _content(request) != "json":
+            raise RequestError(415, "Rows with their truth are JSON. Set Content-Type: application/json.")
+        async with bodies.read(request) as body:
+            rows, targets = await batcher.apart(read_lessons, reader, body)
+            learned = (await asyncio.to_thread(served.learn, rows, targets)).model_
+            metrics.drift.refer_to(learned.watch().novelty)
+            about.update(served.predictor.about())
+            total = 0 if learned.memory is None else learned.memory.n_rows
+            return as_json({"learned": len(rows), "total": total, "saved": keep is not None})
+
+    if learn:
+        app.post(
+            "/feedback",
+            summary="Learn from rows whose truth is known",
+            response_model=None,
+            openapi_extra=openapi.feedback_operation(columns, max_rows, max_body),
+            responses=openapi.responses(*bad, 400, 408, 413, 415, 422, 503, schema={"type": "object"}),
+        )(feedback)
 
     @app.get(
         "/health",

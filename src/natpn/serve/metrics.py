@@ -174,6 +174,11 @@ class Drift:
             os.set_blocking(end, False)
         self._publish()
 
+    def refer_to(self, other: DriftAlarm) -> None:
+        """Compare rows from now on with those that another alarm compares with; what was found so far stays."""
+        self.flush()
+        self._alarm.refer_to(other)
+
     @property
     def martingale(self) -> float:
         """Evidence of drift, 1 at the start."""

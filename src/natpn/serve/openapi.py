@@ -148,6 +148,20 @@ def predict_operation(
     }
 
 
+def feedback_operation(columns: list[Column] | None, max_rows: int, max_body: int) -> dict[str, Any]:
+    """Return what `POST /feedback` takes."""
+    row = _object({column.name: column.schema for column in columns or []}, additionalProperties=False)
+    rows = {"type": "array", "items": row, "minItems": 1, "maxItems": max_rows}
+    schema = _object({"rows": rows, "targets": {"type": "array", "description": "The truth of each row."}})
+    return {
+        "requestBody": {
+            "required": True,
+            "description": f"Rows and their truth; at most {max_rows} rows and {max_body} bytes.",
+            "content": {"application/json": {"schema": schema}},
+        }
+    }
+
+
 def responses(
     *statuses: int, schema: dict[str, Any], media: str = "application/json"
 ) -> dict[int | str, dict[str, Any]]:

@@ -56,7 +56,7 @@ class Predictor:
 
     def with_curves(self, rows: Sequence[Row], coverage: float = COVERAGE) -> list[Record]:
         """Return answers that also have the curve of the distribution, and what is most unusual."""
-        exposure = self._apart(rows)[1]
+        exposure = self.apart(rows)[1]
         unusual = iter(self._unusual(rows))
         each = iter(() if exposure is None else exposure)
         found = []
@@ -70,7 +70,7 @@ class Predictor:
         """Return for each row the feature that adds the most to its surprise, and why the row is novel."""
         if self._model.inputs.columns is None:
             return [{"most_unusual": None, "reason": ""}] * len(rows)
-        told = self._model.explain(self._apart(rows)[0])
+        told = self._model.explain(self.apart(rows)[0])
         pairs = zip(told.worst.tolist(), told.reasons, strict=True)
         return [{"most_unusual": told.names[place], "reason": reason} for place, reason in pairs]
 
@@ -80,7 +80,7 @@ class Predictor:
         Raises:
             ValueError: If the model is not one of tables.
         """
-        told = self._model.explain(self._apart(rows)[0])
+        told = self._model.explain(self.apart(rows)[0])
         return [
             {
                 **record,
@@ -128,6 +128,7 @@ class Predictor:
             "novel_below": NOVEL,
             "training": {
                 "rows": model.n_rows,
+                "learned_rows": 0 if model.memory is None else model.memory.n_rows,
                 "calibration_rows": len(model.calibration.log_evidence),
                 "conformal": model.calibration.scores is not None,
                 "ensemble_size": len(model.members),
@@ -137,14 +138,14 @@ class Predictor:
             "natpn": version("natpn"),
         }
 
-    def _apart(self, rows: Sequence[Row]) -> tuple[Any, Floats | None]:
+    def apart(self, rows: Sequence[Row]) -> tuple[Any, Floats | None]:
         """Return features, and exposures if rows have them, in their last cell."""
         values = np.array(rows, dtype=self._dtype)
         return (values[:, :-1], values[:, -1].astype(np.float64)) if self._exposed else (values, None)
 
     def _answers(self, rows: Sequence[Row]) -> Iterator[PredictiveDistribution]:
         for start in range(0, len(rows), PIECE):
-            yield from self._model.answers(*self._apart(rows[start : start + PIECE]))
+            yield from self._model.answers(*self.apart(rows[start : start + PIECE]))
 
 
 @dataclass

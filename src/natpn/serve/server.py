@@ -20,6 +20,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from natpn.estimators.loading import load_saved
+from natpn.estimators.saving import save
+from natpn.model.files import check
 from natpn.serve.app import MAX_BODY, MAX_ROWS, create_app
 from natpn.serve.identity import Identity
 from natpn.serve.metrics import Metrics
@@ -51,6 +53,8 @@ def run(
     allow_hosts: Iterable[str] = (),
     workers: int = 1,
     access_log: bool = False,
+    learn: bool = False,
+    learn_to: str | PathLike[str] | None = None,
 ) -> None:
     """Serve the model in a directory until SIGTERM or Ctrl-C, and print the address.
 
@@ -65,6 +69,9 @@ def run(
             it has one. With a token and no names here, every name will do.
         workers: How many processes answer, at the same port. The model is loaded once.
         access_log: Whether to write a line to standard output for each request.
+        learn: Whether the model learns from `POST /feedback`.
+        learn_to: Where a model is saved each time it has learned; by default nowhere, and what it learned ends with the
+            server.
 
     Raises:
         FileNotFoundError: If there is no model.
@@ -75,6 +82,8 @@ def run(
     hosts = tuple(allow_hosts)
     names = hosts if token and not hosts else (host, *hosts)
     torch.set_num_threads(1)  # batches are small, and the other cores are left to others
+    if learn_to is not None:
+        check(learn_to)
     saved = load_saved(directory)
     app = create_app(
         saved.estimator,
@@ -87,6 +96,8 @@ def run(
         dropped=saved.dropped,
         access_log=access_log,
         workers=workers,
+        learn=learn or learn_to is not None,
+        keep=None if learn_to is None else lambda model: save(model, learn_to, saved.table),
     )
     config = uvicorn.Config(
         app,

@@ -35,7 +35,7 @@ from natpn.network.default import BANDWIDTH, COMPONENTS, ROWS_PER_COMPONENT
 from natpn.network.feedback import mixture_of
 from natpn.training.align import level_of_few_rows
 
-PENALTIES = (1e3, 100.0, 10.0, 1.0)
+PENALTIES = (1e3, 100.0, 10.0, 1.0, 0.1, 0.01)
 _STEPS = 20
 _SHIFT = 1e-3  # of raw outputs, by which slopes are compared
 _LEAST_CURVATURE = 1e-6
