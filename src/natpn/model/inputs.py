@@ -70,10 +70,6 @@ class Inputs(ABC):
         """Return inputs that met these rows after training; by default nothing is new in them."""
         return self
 
-    def most_unusual(self, X: Any) -> list[str | None]:
-        """Return for each row the name of the feature with the most unusual value; None if features have no names."""
-        return [None] * n_rows(X)
-
     def most_ordinary(self, X: Any, log_evidence: Floats) -> list[Any] | None:
         """Return the most ordinary of the rows that are known well, as JSON writes it; None without columns."""
         return None
@@ -186,10 +182,6 @@ class TableInputs(Inputs):
                 + (near or f"; there are {listed(names)}")
             )
         return Groups(tuple(self.table.outputs_of(place)), self.table.columns[place].log_never)
-
-    def most_unusual(self, X: Any) -> list[str | None]:
-        """Return for each row the name of the column whose value is the most unusual against the training data."""
-        return [*self.table.most_unusual(X)]
 
     def most_ordinary(self, X: Any, log_evidence: Floats) -> list[Any]:
         """Return the row whose cells, all together, are the least unusual."""
