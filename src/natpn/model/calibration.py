@@ -110,14 +110,16 @@ class Calibration:
         for name in ("log_evidence", "scores"):
             values = arrays.get(name, np.zeros(0))
             if values.ndim != 1 or bool((values[1:] < values[:-1]).any()):
-                raise ValueError(f"calibration.{name}: expected a sorted list, got something else")
+                raise ValueError(f"the tensor calibration.{name}: expected a sorted list, got something else")
         n_scores = 0 if scores is None else len(scores)
         width = None if groups is None else 1 + len(groups.places)
         for name, rows, n_columns in (("keys", keys, width), ("features", features, None)):
             if rows is not None and (rows.ndim != 2 or len(rows) != n_scores or n_columns not in (None, rows.shape[1])):
-                raise ValueError(f"calibration.{name}: expected a row for each of {n_scores} scores, got {rows.shape}")
+                raise ValueError(
+                    f"the tensor calibration.{name}: expected a row for each of {n_scores} scores, got {rows.shape}"
+                )
         if (keys is None) != (groups is None or scores is None):
-            raise ValueError("calibration.keys: expected them with groups, and not without")
+            raise ValueError("the tensor calibration.keys: expected it with groups, and not without")
         shift = {name.removeprefix("shift."): values for name, values in arrays.items() if name.startswith("shift.")}
         return cls(
             arrays["log_evidence"],

@@ -96,9 +96,11 @@ class Shift:
         for name, size in wanted.items():
             values = arrays[name]
             if values.shape != (size,) or not np.isfinite(values).all():
-                raise ValueError(f"calibration.shift.{name}: expected {size} finite numbers, got shape {values.shape}")
+                raise ValueError(
+                    f"the tensor calibration.shift.{name}: expected {size} finite numbers, got shape {values.shape}"
+                )
         if not ((arrays["weights"] > 0).all() and (arrays["scale"] > 0).all()):
-            raise ValueError("calibration.shift: expected weights and a scale above 0")
+            raise ValueError("the tensors calibration.shift: expected weights and a scale above 0")
         parts = {name: arrays[name].astype(np.float64) for name in wanted if name != "intercept"}
         return cls(**parts, intercept=float(arrays["intercept"][0]))
 
