@@ -195,7 +195,8 @@ class Calibration:
 
     def numbers_of(self, keys: Keys) -> Numbers:
         """Return the number of the group of each row, -1 for a group that no calibration row has."""
-        return np.array([self._numbers.get(key.tobytes(), -1) for key in keys], np.int64)
+        different, place = np.unique(keys, axis=0, return_inverse=True)
+        return np.array([self._numbers.get(key.tobytes(), -1) for key in different], np.int64)[place.reshape(-1)]
 
     @cached_property
     def _numbers(self) -> dict[bytes, int]:
