@@ -1,5 +1,6 @@
 """The sentences are right where the answer is known."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -93,6 +94,26 @@ def test_certainty_is_compared_with_accuracy(sure, wrong, verdict):
     assert f"{share(sure)} sure" in said
     assert "right in 90 %" in said
     assert verdict in said
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_drift_is_told_where_it_begins(seed):
+    lot = np.random.default_rng(seed)
+    known, evidence, error = lot.normal(size=500), lot.normal(size=1000), lot.exponential(size=1000)
+    quiet = facts(error, log_evidence=evidence, held_out=known)
+    assert len(story.drift(quiet)) == 1
+    assert "raise a drift alarm: the evidence of a change reached" in story.drift(quiet)[0]
+    strange = facts(error, log_evidence=evidence - 3 * (np.arange(1000) >= 600), held_out=known)
+    assert 600 < alarm_row(story.drift(strange), "the rows raise") < 640
+    wrong = facts(np.where(np.arange(1000) < 600, error, np.inf), log_evidence=evidence, held_out=known)
+    assert 600 < alarm_row(story.drift(wrong), "the errors raise") < 640
+    half = facts(error[::2], log_evidence=strange.log_evidence[::2], held_out=known, index=np.arange(0, 1000, 2))
+    assert 600 < alarm_row(story.drift(half), "the rows raise") < 680
+
+
+def alarm_row(said, what):
+    assert what in said[0]
+    return int(re.search(r"at row ([\d,]+)", said[0])[1].replace(",", ""))
 
 
 def test_ten_rows_are_too_few_for_a_verdict():

@@ -29,7 +29,7 @@ def address(regressor):
 def test_the_description_is_complete(client):
     schema = client.get("/openapi.json").json()
     own = {path for path in schema["paths"] if not path.startswith("/v2")}
-    assert own == {"/predict", "/model", "/health", "/metrics"}
+    assert own == {"/predict", "/model", "/health", "/metrics", "/drift"}
     one = schema["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"][0]
     assert one["required"] == ["area", "rooms", "district", "garden", "built"]
     assert "null" in schema["info"]["description"]

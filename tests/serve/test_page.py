@@ -3,6 +3,7 @@
 import os
 import re
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -314,3 +315,15 @@ def test_a_model_of_images_has_no_form(window, painter):
         wait(window, "!document.querySelector('#problem').hidden")
         assert "1 × 8 × 8" in text(window, "#problem")
         window.get("about:blank")
+
+
+def test_a_drift_alarm_is_shown(window, regressor):
+    with serving(create_app(regressor)) as address:
+        window.get(address)
+        wait(window, "document.querySelector('#plot svg') !== null")
+        assert not window.find_element(By.ID, "drift").is_displayed()
+        rows = [{**dict(zip(regressor.feature_names_in_, regressor.model_.example, strict=True)), "area": 1e6}] * 60
+        httpx.post(f"{address}/predict", json={"rows": rows}).raise_for_status()
+        window.get(address)
+        wait(window, "!document.querySelector('#drift').hidden")
+        assert "Drift alarm: the 60 rows" in text(window, "#drift")

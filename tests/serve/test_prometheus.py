@@ -48,6 +48,19 @@ def test_requests_rows_and_drift_are_counted(regressor):
     assert got['natpn_request_seconds_sum{path="/predict"}'] > 0
 
 
+def test_drift_is_told_as_json_and_values_that_people_try_out_are_not_watched(regressor):
+    with client_of(create_app(regressor)) as client:
+        for _ in range(60):
+            client.post("/predict?curve=true", json=row(area=1e6))
+        quiet = client.get("/drift").json()
+        client.post("/predict", json={"rows": [row(area=1e6)] * 60})
+        drifted = client.get("/drift").json()
+    assert quiet == {"raised": False, "martingale": 1.0, "level": 0.01, "rows": 0}
+    assert drifted["raised"]
+    assert drifted["martingale"] > 100
+    assert drifted["rows"] == 60
+
+
 def test_drift_raises_the_alarm(regressor):
     with client_of(create_app(regressor)) as client:
         client.post("/predict", json=row())

@@ -90,6 +90,7 @@ def render(
         _calibration(facts),
         _familiarity(facts),
         _knowing(facts),
+        Section("drift", "Did anything change along the way?", story.drift(facts)),
         Section(
             "least",
             "Which rows does it trust least?",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import fisher_exact, mannwhitneyu
 
 from natpn import metrics
-from natpn.model import NOVEL
+from natpn.model import LEVEL, NOVEL, DriftAlarm
 from natpn.report.facts import Facts
 from natpn.report.scores import LEVELS
 from natpn.report.words import number, rows, share
@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 
 FEW = 20  # rows below which nothing is compared
 BETTER = 0.98  # of the error of a guess: above that a model is no better
+_FAR = 1e300  # an error without end
 GAP = 0.03  # between a promise and what came true, in which nobody is interested
 
 
@@ -191,6 +192,33 @@ def knowing(facts: Facts) -> list[str]:
         said,
         "In these rows knowing little does not go with larger errors, or there are too few of them to tell: look at "
         "the probabilities and intervals rather than at familiarity alone.",
+    ]
+
+
+def drift(facts: Facts) -> list[str]:
+    """Say whether rows or errors changed along the file, by the alarm that `natpn monitor` raises."""
+    inputs = DriftAlarm(facts.held_out).see(facts.log_evidence)
+    errors = DriftAlarm().see(-np.nan_to_num(facts.error, posinf=_FAR))
+    first = next((alarm.raised_at for alarm in (inputs, errors) if alarm.raised_at is not None), None)
+    if first is None:
+        highest = max(inputs.highest, errors.highest)
+        return [
+            "Watched in the order of the file, neither the rows nor the errors raise a drift alarm: the evidence of a "
+            f"change reached {number(highest)} at most, and an alarm is raised at {number(1 / LEVEL)}."
+        ]
+    what = "rows" if inputs.is_raised else "errors"
+    place = int(facts.index[first]) + 1
+    meaning = (
+        "they become unlike the held-out rows of training, or those before them"
+        if inputs.is_raised
+        else "they become larger or smaller than those before them"
+    )
+    held = "" if facts.exact or not inputs.is_raised else ", if held-out rows were as new to the model as these"
+    return [
+        f"Watched in the order of the file, the {what} raise a drift alarm at row {place:,}: {meaning}. Without a "
+        f"change at most {share(LEVEL)} of files would{held}.",
+        "If the rows are in the order in which they came, scores of the whole file hide the change: look at those "
+        "after it.",
     ]
 
 

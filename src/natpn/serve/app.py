@@ -115,8 +115,8 @@ def create_app(
     plain = openapi.responses(*bad, schema={"type": "object"})
     of_model = openapi.responses(*bad, 404, schema={"type": "object"})
 
-    def count(request: Request, answers: Sequence[dict[str, Any]]) -> None:
-        metrics.rows(answers)
+    def count(request: Request, answers: Sequence[dict[str, Any]], watched: bool = True) -> None:
+        metrics.rows(answers, watched)
         request.scope[ROWS] = len(answers)
 
     @app.post(
@@ -149,7 +149,7 @@ def create_app(
                 answers: Any = await batcher.apart(function, rows, coverage)
             else:
                 answers = await batcher.submit(rows)
-            count(request, answers)
+            count(request, answers, watched=not curve)  # curves are for the page, where people try out values
             if identifier is not None:
                 answers = _named(answers, identifier, kept[identifier])
             if len(answers) > _MANY_ANSWERS:
@@ -202,6 +202,15 @@ def create_app(
     )
     async def metrics_(request: Request) -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get(
+        "/drift",
+        summary="Whether the rows since the start have drifted from those of training",
+        response_model=None,
+        responses=openapi.responses(*bad, schema={"type": "object"}),
+    )
+    async def drift(request: Request) -> Response:
+        return as_json(metrics.drift.summary())
 
     @app.get("/v2", summary="The server, by the Open Inference Protocol", response_model=None, responses=plain)
     async def server(request: Request) -> Response:

@@ -39,7 +39,7 @@ PAGE = {
 HEALTH = {"/health", "/v2/health/live", "/v2/health/ready"}
 OPEN = {*HEALTH, *PAGE}
 PROTOCOL = "/v2"  # under which all other paths of the Open Inference Protocol are counted
-PATHS = {"/predict", "/feedback", "/model", "/metrics", "/openapi.json", PROTOCOL, *OPEN}
+PATHS = {"/predict", "/feedback", "/model", "/metrics", "/drift", "/openapi.json", PROTOCOL, *OPEN}
 HEADERS = [
     (
         b"content-security-policy",

@@ -96,11 +96,17 @@ class Metrics:
         """Count a prediction."""
         self._own["batches"][0] += 1
 
-    def rows(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Count rows that were answered, those flagged as novel, and the sum of their familiarity."""
+    def rows(self, answers: Sequence[Mapping[str, Any]], watched: bool = True) -> None:
+        """Count rows that were answered, those flagged as novel, and the sum of their familiarity.
+
+        Args:
+            answers: What was answered.
+            watched: Whether the alarm is to see them: not those of a person who tries out values.
+        """
         own, count, novel = self._own, len(answers), sum(answer["novel"] for answer in answers)
         familiarity = sum(answer["familiarity"] for answer in answers)
-        self.drift.add([-answer["epistemic"] for answer in answers])
+        if watched:
+            self.drift.add([-answer["epistemic"] for answer in answers])
         _count(self._row_counts, ROW_BUCKETS, count)
         own["rows"][0] += count
         own["novel"][0] += novel
@@ -193,6 +199,11 @@ class Drift:
     def n_rows(self) -> int:
         """How many rows the alarm has seen."""
         return int(self._found["rows"][0])
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the alarm says, as JSON can hold it."""
+        self.flush()
+        return {"raised": self.is_raised, "martingale": self.martingale, "level": self.level, "rows": self.n_rows}
 
     @property
     def reading(self) -> int | None:

@@ -118,6 +118,19 @@ function show(answer) {
   plot(answer);
 }
 
+// The alarm about all rows that the server has answered, but for those of this page.
+
+async function showDrift() {
+  try {
+    const drift = await ask("drift");
+    byId("drift").hidden = !drift.raised;
+    byId("drift").textContent = `⚠ Drift alarm: the ${say(drift.rows)} rows that this server was asked about have changed, or differ ` +
+      `from those of training. Without a change, at most ${percent(drift.level)} of servers ever raise it. Check where the rows come from before you rely on answers.`;
+  } catch {
+    // the next question says what is wrong
+  }
+}
+
 // The start.
 
 async function start() {
@@ -143,6 +156,7 @@ async function start() {
   makeForm(model.features);
   byId("header").textContent = model.features.map((f) => f.name).join(",");
   reset();
+  showDrift();
 }
 
 addEventListener("DOMContentLoaded", () => {
@@ -150,5 +164,6 @@ addEventListener("DOMContentLoaded", () => {
   addEventListener("resize", () => { if (state.answer) plot(state.answer); });
   listenToFiles();
   byId("token-form").addEventListener("submit", (event) => { event.preventDefault(); state.token = byId("token").value; complain(""); start(); });
+  setInterval(() => { if (state.model) showDrift(); }, 30000);
   start();
 });
