@@ -8,7 +8,7 @@ from torch import nn
 
 from natpn import families
 from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
-from natpn.training import Staged, fit, schemes
+from natpn.training import Staged, fit, staged
 from natpn.training.align import Latents, share_noise
 from natpn.training.batches import Rows, folded
 from training.problems import network, problem
@@ -86,7 +86,7 @@ def test_folds_that_do_not_fit(folds, options, message):
 def test_members_share_their_noise_after_training(monkeypatch):
     family, (x, y), _ = problem("normal", 240)
     folds, given = torch.arange(len(x)) % 3, []
-    monkeypatch.setattr(schemes, "share_noise", lambda *arguments: given.append(arguments))
+    monkeypatch.setattr(staged, "share_noise", lambda *arguments: given.append(arguments))
     fit(NaturalPosteriorEnsemble(_members(family, True)), (x, y), folds, max_epochs=1)
     ((members, said),) = given
     for place, answers in enumerate(said):

@@ -109,7 +109,7 @@ def test_a_fit_goes_on_if_the_one_without_groups_fails(monkeypatch):
     def fail(*_):
         raise TrainingError("not a number")
 
-    monkeypatch.setattr("natpn.training.schemes.choose", fail)
+    monkeypatch.setattr("natpn.training.staged.choose", fail)
     X, y = bends()
     model = NatPNRegressor(random_state=0, max_epochs=2).fit(X, y)
     assert all(float(member.budget.rise) == 0 for member in model.network_.members)

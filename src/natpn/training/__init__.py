@@ -14,8 +14,9 @@ from natpn.network import NaturalPosteriorEnsemble, NaturalPosteriorNetwork
 from natpn.training.batches import Data, FoldedRows, Rows, RowSource, folded, source
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import Trainee
-from natpn.training.schemes import Paper, Staged
+from natpn.training.paper_scheme import Paper
 from natpn.training.session import Session, TrainingError, TrainingResult, identify
+from natpn.training.staged import Staged
 
 __all__ = [
     "SCHEMES",

@@ -28,7 +28,8 @@ from natpn.estimators.rows import Prepared
 from natpn.families import Distribution
 from natpn.model import PIECE
 from natpn.training import Descent, Trainee, minimise
-from natpn.training.schemes import SAMPLE, batch_size
+from natpn.training.phases import SAMPLE
+from natpn.training.staged import batch_size
 from natpn.training.variation import PICTURES, Variation
 from natpn_paper.baselines.checks import check_count, check_number, check_share
 from natpn_paper.baselines.plain_network import LikelihoodLoss, PlainNetwork

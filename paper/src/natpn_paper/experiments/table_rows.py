@@ -131,7 +131,7 @@ def fitted(run: Run, target: str, data: "Splits", setting: Setting) -> Any:
 
 def schedule(run: Run, setting: Setting) -> dict[str, Any]:
     """Return how the baselines and the paper's scheme are trained: parameters that both have."""
-    from natpn.training.schemes import batch_size
+    from natpn.training.staged import batch_size
 
     rows = run.rows()
     return {

@@ -1,6 +1,4 @@
-"""Schemes of training: `Staged`, the default, and `Paper`.
-
-The staged scheme trains the representation, then the density, then the scale of the evidence:
+"""The staged scheme, which is the default: the representation, then the density, then the scale of the evidence.
 
 1. *Representation*: encoder and decoder by the plain likelihood, the n → ∞ limit of the Bayesian loss, with a one-cycle
    learning rate; the moving average of the weights is what is validated and kept. Stackable members of an ensemble are
@@ -13,44 +11,26 @@ The staged scheme trains the representation, then the density, then the scale of
 Members of an ensemble may each hold out a fold of their own. Each is then trained without its fold and judged by it.
 
 The density cannot pull the representation towards what is easy to model, and more evidence cannot undo a prediction.
-
-The paper's scheme (Sec. 3.5) is warm-up of the density, the joint Bayesian loss, and fine-tuning of the density.
-Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
-constant learning rate, with early stopping. Three things are ours, without which runs fail: the decoder starts at the
-marginal of the targets, log n has a bound in training, and what fine-tuning found is taken only if the prediction
-allows it (`BayesianLoss` and `FineTuningLoss` in `natpn.training.losses`).
 """
 
 import contextlib
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 
 from natpn import parallel
 from natpn.densities import Surprise
-from natpn.encoders import ChainEncoder, fit_to_inputs
+from natpn.encoders import ChainEncoder
 from natpn.network import GradualBudget, NaturalPosteriorNetwork
 from natpn.training.align import Latents, choose, divide, latents, refit_noise, set_budget, set_steepness, share_noise
 from natpn.training.batches import FoldedRows, Rows, RowSource
 from natpn.training.descent import Descent, descend
-from natpn.training.losses import (
-    BayesianLoss,
-    DensityLoss,
-    FineTuningLoss,
-    PlainLoss,
-    StackedNetworks,
-    Start,
-    marginal,
-    stackable,
-    start_at_marginal,
-)
+from natpn.training.losses import PlainLoss, StackedNetworks, Start, stackable, start_at_marginal
+from natpn.training.phases import SAMPLE, fit_density, prepare, targets, variation
 from natpn.training.session import Session, TrainingError
-from natpn.training.variation import PICTURES, Variation
 
-SAMPLE = 20_000
 _STEPS, _RATE = 1500, 3e-3
 _SHARED_STEPS, _SHARED_RATE = 1000, 5e-3  # of each of several networks: each may err more, their mean errs less
 _COSTLY_STEPS, _COSTLY_EPOCHS, _COSTLY_RATE = 600, 12, 5e-3  # of other encoders
@@ -232,30 +212,9 @@ class Staged:
         session.finish(phase)
 
 
-def variation(session: Session, member: NaturalPosteriorNetwork) -> Variation | None:
-    """Return how to vary inputs in training; None if they are no pictures, or have a target a pixel."""
-    x, y, _ = next(session.train.chunks())
-    if x.ndim != 4 or y.ndim != 1 + len(member.family.support.event_shape):
-        return None
-    return Variation.of(session.train.sample(PICTURES))
-
-
 def batch_size(rows: int) -> int:
     """Return the power of two near a sixteenth of the rows, from 32 to 256 but no more than there are."""
     return min(1 << round(math.log2(min(max(rows / 16, 32), 256))), rows)
-
-
-def targets(session: Session) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return targets and weights of the training data, of all processes."""
-    if isinstance(session.train, Rows):
-        return session.train.y[: 10 * SAMPLE], session.train.weight[: 10 * SAMPLE]
-    parts: list[tuple[torch.Tensor, torch.Tensor]] = []
-    for _, y, weight in session.train.chunks():
-        parts.append((y, weight))
-        if sum(len(w) for _, w in parts) >= 10 * SAMPLE:
-            break
-    found, weights = (parallel.gather_rows(torch.cat(column)) for column in zip(*parts, strict=True))
-    return found, weights
 
 
 def _held_out(session: Session, member: NaturalPosteriorNetwork, place: int) -> Latents:
@@ -270,144 +229,3 @@ def _said(member: NaturalPosteriorNetwork, rows: RowSource, session: Session) ->
 
 def _name(phase: str, i: int, members: list[NaturalPosteriorNetwork]) -> str:
     return phase if len(members) == 1 else f"{phase} {i + 1}"
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Settings of the paper's scheme.
-
-    Attributes:
-        max_epochs: Epochs of joint training.
-        batch_size: Rows a step.
-        learning_rate: For all phases.
-        entropy_weight: λ of the entropy in the Bayesian loss.
-        patience: Stop a phase after this many epochs without progress.
-        max_gradient_norm: Longer gradients are shortened to it.
-        warm_up_epochs: Epochs of the density alone before joint training; 0 for none.
-        fine_tuning_epochs: Epochs of the density alone after it; 0 for none.
-        density_rows: At most this many latents are used for the density alone.
-        schedule: That of the joint training, "constant" as in the paper, or "one_cycle", which goes on to its end.
-        vary: Shift and mirror pictures in joint training, as `Staged` does.
-    """
-
-    max_epochs: int = 100
-    batch_size: int = 512
-    learning_rate: float = 1e-3
-    entropy_weight: float = 1e-5
-    patience: int = 20
-    max_gradient_norm: float = 10.0
-    warm_up_epochs: int = 3
-    fine_tuning_epochs: int = 100
-    density_rows: int = 200_000
-    schedule: Literal["constant", "one_cycle"] = "constant"
-    vary: bool = False
-
-    def run(self, session: Session, members: list[NaturalPosteriorNetwork]) -> None:
-        """Run all phases, one member after the other."""
-        y, weight = targets(session)
-        for i, member in enumerate(members):
-            suffix = "" if len(members) == 1 else f" {i + 1}"
-            scale = marginal(member.family, y, weight)[1]
-            if not session.is_finished(f"prepare{suffix}"):
-                prepare(session, member)
-                start_at_marginal(member, y, weight)
-                session.finish(f"prepare{suffix}")
-            self._warm_up(session, f"warm-up{suffix}", member, i)
-            loss = BayesianLoss(member, self.entropy_weight, scale)
-            joint = self._descent(self.max_epochs)
-            if self.schedule == "one_cycle":
-                joint = replace(joint, schedule="one_cycle", patience=None)
-            joint = replace(joint, vary=variation(session, member) if self.vary else None)
-            descend(session, f"joint{suffix}", loss, session.train, session.validation, joint)
-            self._fine_tune(session, f"fine-tuning{suffix}", member, i, loss)
-
-    def _warm_up(self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int) -> None:
-        """Fit the density to the latents of an untrained encoder by a few epochs of descent.
-
-        Expectation-maximisation would fit a mixture so closely that every step of the encoder leads out of it.
-        """
-        if self.warm_up_epochs and not member.density.refit_suffices and not session.is_finished(phase):
-            train, held_out = self._latents(session, member, place)
-            descent = self._descent(self.warm_up_epochs)
-            descend(session, phase, DensityLoss(member.density), _rows(train), _rows(held_out), descent)
-
-    def _fine_tune(
-        self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
-    ) -> None:
-        """Fit the density to the final latents, and take what was found if the prediction allows it."""
-        if not self.fine_tuning_epochs or session.is_finished(phase):
-            return
-        train, held_out = self._latents(session, member, place)
-        said = [parallel.gather_rows(t) for t in (held_out.features, held_out.raw, held_out.y, held_out.weight)]
-        trainee = FineTuningLoss(loss, *said)
-        if trainee.density.refit_suffices:
-            trainee.density.refit(train.features, train.weight, _generator(session), parallel.total)
-            trainee.close()
-            session.finish(phase)
-        else:
-            descent = self._descent(self.fine_tuning_epochs)
-            descend(session, phase, trainee, _rows(train), _rows(held_out), descent)
-
-    def _latents(self, session: Session, member: NaturalPosteriorNetwork, place: int) -> tuple[Latents, Latents]:
-        """Return what the network says of training and of held-out rows."""
-        train, held_out = (
-            latents(member, source.of(place), session, self.density_rows)
-            for source in (session.train, session.validation)
-        )
-        return train, held_out
-
-    def _descent(self, epochs: int) -> Descent:
-        return Descent(
-            epochs,
-            self.batch_size,
-            self.learning_rate,
-            patience=self.patience,
-            max_gradient_norm=self.max_gradient_norm,
-        )
-
-
-@torch.no_grad()
-def prepare(session: Session, network: NaturalPosteriorNetwork) -> None:
-    """Fit what is fitted to the inputs alone: knots, filters and bypass."""
-    sample = session.train.sample(SAMPLE)
-    fit_to_inputs(network.encoder, sample)
-    fit_bypass = getattr(network.bypass, "fit", None)
-    if callable(fit_bypass):
-        fit_bypass(sample)
-    parallel.synchronise(network)
-    network.budget.see_rows(len(session.train))
-
-
-def fit_density(
-    session: Session,
-    phase: str,
-    network: NaturalPosteriorNetwork,
-    place: int,
-    descent: Descent,
-    max_rows: int,
-) -> None:
-    """Fit the density to the training latents: by its own method if it has one, otherwise by gradient descent too.
-
-    At most `max_rows` rows are used.
-    """
-    if session.is_finished(phase):
-        return
-    train = latents(network, session.train.of(place), session, max_rows)
-    if not session.is_finished(f"{phase} start"):
-        network.density.refit(train.features, train.weight, _generator(session), parallel.total)
-        parallel.synchronise(network.density)
-        session.finish(f"{phase} start")
-    if network.density.refit_suffices:
-        session.finish(phase)
-        return
-    held_out = latents(network, session.validation.of(place), session, max_rows)
-    descend(session, phase, DensityLoss(network.density), _rows(train), _rows(held_out), descent)
-
-
-def _generator(session: Session) -> torch.Generator:
-    return torch.Generator().manual_seed(session.seed)
-
-
-def _rows(part: Latents) -> Rows:
-    """Return what the density sees, of all processes."""
-    return Rows(*(parallel.gather_rows(t) for t in (part.features, part.weight, part.weight)))
