@@ -13,8 +13,8 @@ import pytest
 
 import natpn
 from cli.conftest import refused, run, write
-from natpn.cli.fit import read_training
 from natpn.cli.reading import Reading
+from natpn.cli.training_rows import read_training
 from natpn.tabular import TableTransform
 from natpn.tabular.column_kinds import kind_of_texts
 from natpn.tabular.texts import number_of_text

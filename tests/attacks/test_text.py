@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import natpn
 from cli.conftest import refused, run, write
 from natpn.cli.cell_texts import convert
-from natpn.cli.fit import read_training
 from natpn.cli.model_files import SavedModel, prepare_batch
 from natpn.cli.reading import Reading, opened
+from natpn.cli.training_rows import read_training
 from natpn.cli.writing import Problem
 from natpn.serve import create_app
 from natpn.serve.request_rows import RequestError

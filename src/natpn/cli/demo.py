@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from natpn.cli.fit import TrainingRows, train
+from natpn.cli.fit import train
 from natpn.cli.model_files import check_model_place
+from natpn.cli.training_rows import TrainingRows
 from natpn.cli.writing import (
     PAGE,
     Problem,
