@@ -60,7 +60,7 @@ def test_the_server_gets_its_options(model, stand_in, monkeypatch):
     assert run("serve", model, "--port", 81).exit_code == 0
     monkeypatch.setenv("NATPN_TOKEN", "secret")
     assert run("serve", model, "--host", "0.0.0.0").exit_code == 0
-    usual = {"allow_hosts": (), "workers": 1, "access_log": False}
+    usual = {"allow_hosts": (), "workers": 1, "access_log": False, "learn": False, "learn_to": None}
     assert called == [
         (model, {"host": "127.0.0.1", "port": 81, "token": None, **usual}),
         (model, {"host": "0.0.0.0", "port": 8000, "token": "secret", **usual}),

@@ -29,13 +29,14 @@ def columns_used(model: Any, X: Any, y: Any) -> tuple[list[str], list[UsedColumn
     inputs, exposure = model.model_.targets.read_exposures(X, None)
     found = importance(model.model_, inputs, np.asarray(y), exposure)
     order = np.argsort(-found.increase, kind="stable")
-    longest = max(float(found.increase[order[0]]), 1e-300)
+    gains = np.maximum(found.increase, 0.0)
+    widths = 100 * gains / (gains.max() or 1.0)
     listed = [
         UsedColumn(
             found.names[place],
             number(float(found.increase[place])),
             number(float(found.error[place])),
-            round(float(np.clip(100 * found.increase[place] / longest, 0, 100)), 1),
+            round(float(widths[place]), 1),
         )
         for place in order[:_SHOWN]
     ]
