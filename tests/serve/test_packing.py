@@ -109,7 +109,7 @@ def test_bodies_may_be_packed(client):
         (gzip.compress(b"") * 1_001, 400, "more than 1000 parts"),
         (gzip.compress(b" " * 10_000), 413, "may have 5000 bytes"),
     ],
-    ids=map(str, range(9)),  # gzip writes the time into a body, so that bodies would have other names in each test process
+    ids=map(str, range(9)),  # gzip writes the time into a body, whose name would differ between test processes
 )
 def test_bodies_that_cannot_be_unpacked(regressor, body, status, words):
     with client_of(create_app(regressor, max_body=5_000 if status == 413 else 100_000)) as client:
