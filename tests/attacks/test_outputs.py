@@ -63,7 +63,7 @@ def no_work(monkeypatch):
         raise AssertionError("it began to read")
 
     for name in (
-        "fit.opened",
+        "training_rows.opened",
         "model_files.read_model",
         "evaluate.read_model",
         "monitor.read_model",
