@@ -394,6 +394,8 @@ def _by_processes(worker: Worker, tasks: list[Task], jobs: int, tell: Callable[[
             each.join(_PATIENCE)
             if each.is_alive():
                 each.kill()
+        for task in busy.values():  # one that was ended twice may have left a part behind
+            outputs.sweep(task.out.parent)
 
 
 def _died(process: BaseProcess, path: str) -> Problem:
