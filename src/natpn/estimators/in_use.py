@@ -66,7 +66,7 @@ class InUse(DataEstimator):
         that adds the most, `value` what stands there, `familiar` what would make the row more familiar there, both as
         text, "" if it is missing or not known, and `reason` says it in a few words.
 
-        `docs/explain.md` says how it is found. It takes about as long as three predictions.
+        `docs/explain.md` says how it is found. It takes about as long as three to four predictions.
 
         Raises:
             ValueError: If the model was not fitted on a table.

@@ -216,7 +216,7 @@ def drift(facts: Facts) -> list[str]:
     held = "" if facts.exact or not inputs.is_raised else ", if held-out rows were as new to the model as these"
     return [
         f"Watched in the order of the file, the {what} raise a drift alarm at row {place:,}: {meaning}. Without a "
-        f"change at most {share(LEVEL)} of files would{held}.",
+        f"change at most {share(LEVEL)} of files would raise this one{held}.",
         "If the rows are in the order in which they came, scores of the whole file hide the change: look at those "
         "after it.",
     ]
