@@ -187,8 +187,9 @@ def test_fits_to_pictures_are_kept_for_all_experiments():
     assert places == {os.path.join("reproduce", "checkpoints", "cifar10, NatPN, seed 0")}
     others = [Run("cifar10", "cifar10", "NatPN", 1), Run("cifar10", "cifar10", "NatPN", 0, limit=9)]
     others += [Run("cifar10", "cifar10", "NatPN", 0, epochs=9), Run("cifar10", "cifar10", "NatPE", 0)]
+    others += [Run("cifar10", "cifar10", "NatPN (paper)", 0)]
     found = [build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in others]
-    assert len({*places, *found}) == 5
+    assert len({*places, *found}) == 6
     assert (
         build(Run("cifar10", "cifar10", "NatPN", 0, quick=True), "classes", (3, 8, 8), Setting()).checkpoint_dir is None
     )

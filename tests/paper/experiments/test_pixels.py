@@ -132,3 +132,4 @@ def test_a_quick_run(name):
     assert all(np.isfinite(value) for value in line["scores"].values())
     assert 50 < line["scores"]["RMSE"] < 500
     assert "nearest reading" in line["note"]
+    assert line["part"] == "5 pictures"

@@ -125,7 +125,10 @@ def test_an_ood_set_that_is_missing_stops_nothing(there, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "small", replace(SMALL, needs=("toy-regression", "lsun")))
     result = run("reproduce", "small", "--seeds", 1)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "table sensorless-drive; data missing: lsun" in run("reproduce", "--list").stdout
+    assert (
+        "table sensorless-drive; 1 seed of Dropout, NatPN (paper), NatPN; data missing: lsun"
+        in run("reproduce", "--list").stdout
+    )
 
 
 def test_the_list_has_every_table_and_its_state(there):
@@ -137,7 +140,8 @@ def test_the_list_has_every_table_and_its_state(there):
         lines = result.stdout.splitlines()
         at = next(i for i, row in enumerate(lines) if row.startswith("small "))
         assert lines[at].split(maxsplit=2)[1:] == ["1/6", "A small table"]
-        assert lines[at + 1].strip() == "table sensorless-drive; some runs on at most 2,000 rows"
+        made = "1 seed of NatPN; none of Dropout, NatPN (paper); some runs on at most 2,000 rows"
+        assert lines[at + 1].strip() == f"table sensorless-drive; {made}"
         at = next(i for i, row in enumerate(lines) if row.startswith("absent "))
         assert lines[at + 1].strip() == "figure; data missing: sensorless-drive"
     assert result.stdout.startswith("Name what to measure, as in `natpn reproduce ")

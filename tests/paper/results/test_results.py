@@ -113,6 +113,24 @@ def test_what_stands_behind_a_table_is_said():
     )
 
 
+@pytest.mark.parametrize(
+    ("lines", "heading"),
+    [
+        ([line("NatPN"), line("PostNet", part="")], "sensorless-drive"),
+        ([line("NatPN", part="5 pictures")], "sensorless-drive (5 pictures)"),
+        (
+            [line("NatPN"), line("PostNet", limit=2000, epochs=9)],
+            "sensorless-drive (some runs: at most 2,000 rows of each part, 9 epochs)",
+        ),
+    ],
+)
+def test_a_heading_says_that_runs_are_small(lines, heading):
+    found = tables(lines, MADE)
+    assert f"\n### {heading}\n" in markdown(found, [])
+    assert f">{heading}: Made up" in page(found, [])
+    assert text(found[0]).startswith(f"{heading}: ")
+
+
 @pytest.mark.slow
 def test_every_table_of_the_paper_is_shown_with_its_figures():
     lines = everything()

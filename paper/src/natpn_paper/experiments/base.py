@@ -56,11 +56,13 @@ class Outcome:
         scores: Numbers by column.
         values: Anything else that JSON can hold, for figures.
         note: What differs from the paper, such as a part of the data.
+        part: How few data it has seen, in two or three words for a heading; empty if that is not to be warned of.
     """
 
     scores: Mapping[str, float] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,12 @@ class Experiment:
         return not (model == "EvReg" and data.endswith("poisson"))
 
 
+def shortened(limit: int | None, epochs: int | None) -> list[str]:
+    """Say how a run was shortened: by a limit on rows, by a number of epochs, by both or not at all."""
+    rows = [] if limit is None else [f"at most {limit:,} rows of each part"]
+    return rows if epochs is None else [*rows, f"{epochs:,} epochs"]
+
+
 def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     """Make a run, and return its JSON line."""
     import torch
@@ -140,8 +148,6 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
     torch.manual_seed(run.seed)  # for encoders, which are made outside their estimator and its seed
     start = time.perf_counter()
     outcome = experiment.run(run)
-    rows = "" if run.limit is None else f"at most {run.limit:,} rows of each part"
-    epochs = "" if run.epochs is None else f"{run.epochs:,} epochs"
     return {
         "experiment": run.experiment,
         "data": run.data,
@@ -152,7 +158,8 @@ def execute(experiment: Experiment, run: Run) -> dict[str, Any]:
         "epochs": run.epochs,
         "scores": dict(outcome.scores),
         "values": dict(outcome.values),
-        "note": "; ".join(filter(None, [outcome.note, rows, epochs])),
+        "note": "; ".join(filter(None, [outcome.note, *shortened(run.limit, run.epochs)])),
+        "part": outcome.part,
         "seconds": round(time.perf_counter() - start, 2),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {name: version(name) for name in ("natpn", "torch")} | {"python": platform.python_version()},

@@ -56,7 +56,7 @@ def run_one(run: Run) -> Outcome:
         }
         for i, (name, (picture, depth)) in enumerate(chosen.items())
     ]
-    return Outcome(values={"samples": samples}, note=nyu.describe(data))
+    return Outcome(values={"samples": samples}, note=nyu.describe(data), part=nyu.part(data))
 
 
 def shrunk(picture: NDArray[Any]) -> dict[str, Any]:

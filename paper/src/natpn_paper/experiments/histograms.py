@@ -60,7 +60,9 @@ def _depths(run: Run) -> Outcome:
         return as_floats(torch.cat(found))
 
     sets = {"NYU": data.test[0], **data.ood}
-    return Outcome(values=count({name: entropy(X) for name, X in sets.items()}), note=nyu.describe(data))
+    return Outcome(
+        values=count({name: entropy(X) for name, X in sets.items()}), note=nyu.describe(data), part=nyu.part(data)
+    )
 
 
 def count(entropies: Mapping[str, Floats]) -> dict[str, Any]:

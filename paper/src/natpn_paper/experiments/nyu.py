@@ -22,6 +22,7 @@ MODELS = ("Dropout", "EvReg", *NETWORKS)
 COLUMNS = ("RMSE", "Calibration", *(f"{o} {kind}" for o in ("LSUN", "KITTI", "OODom") for kind in ("Alea.", "Epist.")))
 _NAMES = {"LSUN classroom": "LSUN"}  # the first of the two scores in the paper's cells
 _CENTIMETRES = 100
+_MANY = 1_000  # pictures
 
 
 def score_pictures(model: "PixelModel", data: Splits) -> dict[str, float]:
@@ -61,12 +62,18 @@ def describe(data: Splits) -> str:
     return "; ".join((*own, *((data.note,) if data.note else ())))
 
 
+def part(data: Splits) -> str:
+    """Say how many pictures there are, if they are far from the paper's 50,688."""
+    count = sum(len(X) for X, _ in (data.train, data.validation, data.test))
+    return f"{count:,} pictures" if count < _MANY else ""
+
+
 def run_one(run: Run) -> Outcome:
     """Make a run."""
     from natpn_paper.experiments import pixels
 
     data = pixels.load_pictures(run)
-    return Outcome(score_pictures(pixels.train(run, data), data), note=describe(data))
+    return Outcome(score_pictures(pixels.train(run, data), data), note=describe(data), part=part(data))
 
 
 EXPERIMENT = Experiment(

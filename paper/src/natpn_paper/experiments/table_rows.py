@@ -112,10 +112,12 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting) -> An
     # a function, so that every member of an ensemble starts from its own weights
     dim = baselines.POSTNET_DIM if name == "PostNet" else setting.latent_dim
     own = {"encoder": partial(encoder, shape, setting, dim, run.model.endswith(ENCODER)), "latent_dim": dim}
-    if run.model in OURS or run.model.endswith(ENCODER):
+    ours = run.model in OURS or run.model.endswith(ENCODER)
+    if len(shape) == 3 and not run.quick and (ours or run.model.endswith(PAPER)):
+        # a fit to pictures takes long, and several experiments need the same
+        parameters["checkpoint_dir"] = checkpoint_dir(run)
+    if ours:
         own = {} if run.model in OURS else own
-        if len(shape) == 3 and not run.quick:  # a fit to pictures takes long, and several experiments need the same
-            parameters["checkpoint_dir"] = checkpoint_dir(run)
         return baselines.get(name, target, **parameters, **own, **({} if epochs is None else {"max_epochs": epochs}))
     if run.model.endswith(PAPER):
         return baselines.get(name, target, **parameters, **own | paper_scheme(run, setting))

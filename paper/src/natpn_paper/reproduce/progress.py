@@ -7,6 +7,8 @@ from natpn.cli.writing import note, say
 from natpn_paper.datasets import missing_folder
 from natpn_paper.experiments import Experiment, Run, published
 
+_NAMED = 20  # models of an experiment at most that are named
+
 
 def overview(
     experiments: Mapping[str, Experiment], lines: Sequence[Mapping[str, Any]], seeds: int, quick: bool
@@ -47,11 +49,25 @@ def _details(experiment: Experiment, lines: Sequence[Mapping[str, Any]], quick: 
     tables = list(dict.fromkeys(view.table for view in experiment.views))
     yield f"table{'s' * (len(tables) > 1)} {', '.join(tables)}" if tables else "figure"
     own = [line for line in lines if line["experiment"] == experiment.name and bool(line["quick"]) == quick]
+    if own:
+        yield _ran(experiment, own)
     for name, before, after in (("limit", "on at most", "rows"), ("epochs", "for", "epochs")):
         if sizes := {line[name] for line in own} - {None}:
             yield f"some runs {before} {', '.join(f'{size:,}' for size in sorted(sizes))} {after}"
     if absent := missing_data(experiment):
         yield f"data missing: {', '.join(absent)}"
+
+
+def _ran(experiment: Experiment, lines: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many seeds each model has, the most first; of many models only how many there are."""
+    seeds = {model: len({line["seed"] for line in lines if line["model"] == model}) for model in experiment.models}
+    groups = [[model for model in seeds if seeds[model] == count] for count in sorted({*seeds.values()}, reverse=True)]
+    told = []
+    for group in groups:
+        count = seeds[group[0]]
+        names = ", ".join(group) if len(seeds) <= _NAMED else f"{len(group)} rows"
+        told.append(f"{count} seed{'s' * (count > 1)} of {names}" if count else f"none of {names}")
+    return "; ".join(told)
 
 
 def teller(count: int, chosen: Mapping[str, Experiment]) -> Callable[[dict[str, Any]], None]:

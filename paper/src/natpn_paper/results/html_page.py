@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from natpn_paper.results.svg_figures import Drawing
 from natpn_paper.results.tables import Table
 from natpn_paper.results.tally import Agreement, counts
-from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
+from natpn_paper.results.words import LEGEND, QUICK, about, heading, ours, paper, spread
 
 
 def page(
@@ -32,6 +32,7 @@ def page(
         quick=QUICK if quick else "",
         legend=LEGEND,
         about=about,
+        heading=heading,
         ours=ours,
         spread=spread,
         paper=paper,

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from natpn_paper.results.svg_figures import Drawing
 from natpn_paper.results.tables import Cell, Table
 from natpn_paper.results.tally import Agreement, counts
-from natpn_paper.results.words import LEGEND, QUICK, about, ours, paper, spread
+from natpn_paper.results.words import LEGEND, QUICK, about, heading, ours, paper, spread
 
 BEST, BEST_SINGLE = "*", "°"
 SUMMARY = (
@@ -43,7 +43,7 @@ def text(table: Table, width: int = 120) -> str:
             used = first
         blocks[-1].append(column)
         used += len(_GAP) + len(column[0])
-    lines = [f"{table.name}: {table.title}", *about(table.lines)]
+    lines = [f"{heading(table.name, table.lines)}: {table.title}", *about(table.lines)]
     for block in blocks:
         lines.append("")
         lines += [
@@ -91,13 +91,13 @@ def markdown(
         parts += ["## Tables", f"{LEGEND} Bold: best with a single pass; \\*: best of all; as in the paper."]
     for table in tables:
         filled = [(row.model, *map(_markdown_cell, row.cells)) for row in table.rows]
-        parts += [f"### {table.name}", f"{table.title}. {' '.join(about(table.lines))}"]
+        parts += [f"### {heading(table.name, table.lines)}", f"{table.title}. {' '.join(about(table.lines))}"]
         parts.append(_grid(("", *table.view.columns), filled))
         parts += [notes[table.name]] if table.name in notes else []
     if drawings:
         parts.append("## Figures")
     for drawing in drawings:
-        parts += [f"### {drawing.name}", f"{drawing.title}. {' '.join(about(drawing.lines))}"]
+        parts += [f"### {heading(drawing.name, drawing.lines)}", f"{drawing.title}. {' '.join(about(drawing.lines))}"]
         parts.append(f"![{drawing.title}](figures/{drawing.name}.svg)")
         parts += [notes[drawing.name]] if drawing.name in notes else []
     return "\n\n".join(parts) + "\n"

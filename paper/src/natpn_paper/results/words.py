@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from natpn_paper.experiments.base import shortened
 from natpn_paper.experiments.published import Score
 from natpn_paper.results.tables import DECIMALS, Cell, Line
 
@@ -50,6 +51,19 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def heading(name: str, lines: Sequence[Line]) -> str:
+    """Return the heading of a table or figure: its name, and what part of the data it is of if that is a small one.
+
+    Examples:
+        >>> run = {"limit": 300, "epochs": None}
+        >>> heading("mnist", [run]), heading("mnist", [run, {"limit": None, "epochs": None}])
+        ('mnist (at most 300 rows of each part)', 'mnist (some runs: at most 300 rows of each part)')
+    """
+    parts = [", ".join(filter(None, [line.get("part"), *shortened(line["limit"], line["epochs"])])) for line in lines]
+    told = "; ".join(_unique(parts))
+    return f"{name} ({'' if all(parts) else 'some runs: '}{told})" if told else name
 
 
 def about(lines: Sequence[Line]) -> list[str]:
