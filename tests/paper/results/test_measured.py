@@ -84,3 +84,26 @@ def test_the_readme_quotes_the_method_and_the_paper():
         paper = published.scores(view.table, view.trained_on)["NatPN" + view.suffix, column][0]
         assert [float(cell) for cell in cells[1:]] == [paper, best_single_pass(view, column)]
     assert found == set(QUOTED)
+
+
+PICTURES = {
+    "MNIST": "mnist",
+    "Fashion-MNIST": "fmnist",
+    "CIFAR-10": "cifar10",
+    "CIFAR-10 without two classes": "cifar10-left-out",
+}
+OTHERS = {"KMNIST": "K.", "Fashion-MNIST": "F.", "MNIST": "M.", "SVHN": "SVHN", "the two classes": "Left out"}
+
+
+def test_the_readme_quotes_the_runs_on_pictures():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Measured results")[1]
+    rows = re.findall(r"^\| (.+?) \| ([\d.]+) \| ([\d.]+) \| (.+?) \|$", section, re.M)
+    assert {name for name, *_ in rows} <= set(PICTURES)
+    for name, accuracy, brier, areas in rows:
+        (line,) = (one for one in LINES if (one["experiment"], one["model"]) == (PICTURES[name], "NatPN"))
+        told = {"Accuracy": accuracy, "Brier": brier}
+        told |= {
+            f"ROC {OTHERS[other]} Epist.": area for other, area in re.findall(r"([A-Za-z][\w -]+?) ([\d.]+)", areas)
+        }
+        assert len(told) == 2 + len(areas.split(", "))
+        assert told == {score: f"{line['scores'][score]:.2f}" for score in told}

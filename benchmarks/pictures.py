@@ -1,0 +1,137 @@
+"""What the density of pictures could see: areas under the ROC curve of several scores of one fitted network.
+
+    NATPN_DATA=... python benchmarks/pictures.py cifar10-left-out [mnist ...]
+
+It takes the fit that `natpn reproduce` left in reproduce/checkpoints, or makes it, which takes an hour. Densities are
+fitted to 8,000 training pictures, and scored on 2,500 test pictures and 2,000 of each OOD set.
+
+A sum adds scores that were brought to one unit: from the median of training pictures to their first percentile. The
+relative distance (Ren and others 2021) is the squared Mahalanobis distance of the pooled features from the nearest
+class, with one covariance, minus that from the mean of all.
+"""
+
+import argparse
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
+
+from natpn.densities import GaussianMixture
+from natpn.network.default import BANDWIDTH, COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE
+from natpn.network.natural_posterior import _in_polar_coordinates
+from natpn_paper import datasets
+from natpn_paper.experiments.base import Run
+from natpn_paper.experiments.paper_tables import CIFAR10_SETTING, MNIST_SETTING
+from natpn_paper.experiments.table_rows import fitted
+
+TRAIN, TEST, OTHERS = 8000, 2500, 2000
+CORRUPTIONS = (("gaussian_noise", 1), ("fog", 5), ("defocus_blur", 3))
+Sets = dict[str, Tensor]
+
+
+def seen(data: str) -> tuple[dict[str, Sets], NDArray[np.int64]]:
+    """Return what a network says of each set of pictures, by name, and the classes of the training pictures."""
+    splits = datasets.load(data, seed=0)
+    setting = CIFAR10_SETTING if data.startswith("cifar10") else MNIST_SETTING
+    model = fitted(Run(data, data, "NatPN", 0), "classes", splits, setting)
+    network = model.network_
+    images = {"train": splits.train[0][:TRAIN], "test": splits.test[0][:TEST]}
+    images |= {name: X[:OTHERS] for name, X in splits.ood.items() if name != "OODom"}
+    if images["test"].shape[1] == 3:
+        images |= {f"{name} {s}": datasets.corrupt(images["test"], name, s, seed=0) for name, s in CORRUPTIONS}
+    found: dict[str, Sets] = {name: {} for name in ("pooled", "latent", "raw", "texture", "components", "evidence")}
+    for name, X in images.items():
+        parts: list[tuple[Tensor, ...]] = []
+        for x in model.inputs_.tensors(X, 500):
+            with torch.no_grad():
+                pooled = network.encoder.pooled(x)
+                latent = network.encoder.output(pooled)
+                beside = [part(x) for part in network.bypass.parts]
+                parts.append((pooled, latent, network.decoder(latent), *beside))
+        for key, column in zip(found, zip(*parts, strict=True), strict=False):
+            found[key][name] = torch.cat(column).double()
+        found["evidence"][name] = torch.from_numpy(np.asarray(model.score_samples(X)))
+    return found, splits.train[1][:TRAIN]
+
+
+def mixture(*views: Sets) -> Sets:
+    """Return the log-densities of a mixture over views, of the default's size."""
+    joined = {name: torch.cat([view[name] for view in views], 1) for name in views[0]}
+    rows, dim = joined["train"].shape
+    count = int(max(1, min(COMPONENTS, rows // (ROWS_PER_COMPONENT * dim))))
+    density = GaussianMixture(dim, count, SHRINKAGE * dim, BANDWIDTH).double()
+    density.refit(joined["train"], torch.ones(rows, dtype=torch.float64))
+    with torch.no_grad():
+        return {name: density(x) for name, x in joined.items()}
+
+
+def total(*scores: Sets) -> Sets:
+    """Add scores in units of their own."""
+
+    def standardised(score: Sets, name: str) -> Tensor:
+        middle = score["train"].median()
+        return (score[name] - middle) / (middle - score["train"].quantile(0.01))
+
+    return {name: torch.stack([standardised(score, name) for score in scores]).sum(0) for name in scores[0]}
+
+
+def relative_distance(features: Sets, y: NDArray[np.int64]) -> Sets:
+    """Return minus the distance from the nearest class, less that from the mean of all."""
+    x, classes = features["train"], torch.from_numpy(y)
+    means = torch.stack([x[classes == k].mean(0) for k in classes.unique()])
+    within, across = x - means[torch.unique(classes, return_inverse=True)[1]], x - x.mean(0)
+
+    def distance(deviations: Tensor) -> Callable[[Tensor], Tensor]:
+        ridge = 1e-4 * torch.eye(deviations.shape[1], dtype=torch.float64)
+        precision = torch.linalg.inv(deviations.T @ deviations / len(deviations) + ridge)
+        return lambda d: ((d @ precision) * d).sum(-1)
+
+    near, far = distance(within), distance(across)
+    return {k: far(z - x.mean(0)) - torch.stack([near(z - m) for m in means]).amin(0) for k, z in features.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", nargs="+", choices=("cifar10-left-out", "cifar10", "mnist", "fmnist"))
+    torch.set_num_threads(1)
+    for data in parser.parse_args().data:
+        found, y = seen(data)
+        polar = {name: _in_polar_coordinates(z) for name, z in found["latent"].items()}
+        texture, components = found["texture"], found["components"]
+        probability = {name: raw.softmax(1) for name, raw in found["raw"].items()}
+        strength = {name: raw.logsumexp(1) for name, raw in found["raw"].items()}
+        apart = relative_distance(found["pooled"], y)
+        everything = mixture(polar, texture, components)
+        scores = {
+            "evidence of the fit": found["evidence"],
+            "minus the entropy of the softmax": {
+                k: (p * p.clamp(min=1e-30).log()).sum(1) for k, p in probability.items()
+            },
+            "log of the sum of exponentials of raw outputs": strength,
+            "direction and log-length of latents": mixture(polar),
+            "texture": mixture(texture),
+            "components of the pixels": mixture(components),
+            "latents and texture": mixture(polar, texture),
+            "latents, texture and components (the default)": everything,
+            "sum of the default and the raw outputs": total(everything, strength),
+            "sum of texture and the raw outputs": total(mixture(texture), strength),
+            "relative distance of pooled features": apart,
+            "sum of the default and the relative distance": total(everything, apart),
+            "sum of texture and the relative distance": total(mixture(texture), apart),
+        }
+        others = [name for name in polar if name not in ("train", "test")]
+        print(f"\n| {data} | {' | '.join(others)} |\n|---|{'---|' * len(others)}")
+        for name, score in scores.items():
+            inside = score["test"]
+            areas = [
+                roc_auc_score(np.repeat([1, 0], [len(inside), len(score[k])]), torch.cat([inside, score[k]]))
+                for k in others
+            ]
+            print(f"| {name} | {' | '.join(f'{100 * area:.1f}' for area in areas)} |")
+
+
+if __name__ == "__main__":
+    main()
