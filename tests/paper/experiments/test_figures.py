@@ -159,6 +159,13 @@ def test_shares_are_counted_with_what_is_beyond():
     assert sum(histograms.count({"a": np.zeros(3)})["shares"]["a"]) == 100
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_panels_without_a_histogram_are_not_shown(count):
+    values = histograms.count({"a": np.arange(9.0)})
+    lines = [{"data": "mnist", "model": str(i), "seed": 0, "values": values} for i in range(count)]
+    assert sum(axis.get_visible() for axis in histograms.draw(lines).axes) == count
+
+
 def test_pictures_are_halved():
     picture = np.zeros((3, 4, 6))
     picture[0, :2, :2] = [[1, 1], [0, 0]]

@@ -85,7 +85,7 @@ def draw(lines: Sequence[Line]) -> "Figure":
     columns = min(2, len(rows))
     figure = Figure(figsize=(5.5 * columns, 3.6 * -(-len(rows) // columns)), layout="constrained")
     axes = figure.subplots(-(-len(rows) // columns), columns, squeeze=False).flat
-    for axis, ((data, model), line) in zip(axes, rows.items(), strict=False):
+    for ((data, model), line), axis in zip(rows.items(), axes, strict=False):  # rows first: they are fewer
         edges = numbers(line["values"]["edges"])
         for i, (name, shares) in enumerate(line["values"]["shares"].items()):
             style = {"color": COLOURS[i % len(COLOURS)], "linestyle": _STYLES[i % len(_STYLES)]}
