@@ -6,6 +6,7 @@ A line is written in one step when its run ends. A run that is in the file is no
 import json
 import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -157,7 +158,11 @@ def _attempt_for(parent: int, experiment: Experiment, run: Run) -> Line:
 
 @cache
 def _end_with(parent: int) -> None:
-    """End this process when its parent has ended: nothing would read its results."""
+    """End this process when its parent has ended, since nothing would read its results, and leave Ctrl-C to the parent.
+
+    A terminal sends Ctrl-C to both, and a worker that is between two runs would print where it was.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:
