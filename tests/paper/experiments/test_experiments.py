@@ -189,6 +189,7 @@ def test_fits_to_pictures_are_kept_for_all_experiments():
     others += [Run("cifar10", "cifar10", "NatPN", 0, epochs=9), Run("cifar10", "cifar10", "NatPE", 0)]
     others += [Run("cifar10", "cifar10", "NatPN (paper)", 0)]
     found = [build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in others]
+    assert None not in found
     assert len({*places, *found}) == 6
     assert (
         build(Run("cifar10", "cifar10", "NatPN", 0, quick=True), "classes", (3, 8, 8), Setting()).checkpoint_dir is None
