@@ -1,21 +1,25 @@
 """The paper's scheme (Sec. 3.5): warm-up of the density, the joint Bayesian loss, and fine-tuning of the density.
 
 Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
-constant learning rate, with early stopping. Three things are ours, without which runs fail: the decoder starts at the
-marginal of the targets, log n has a bound in training, and what fine-tuning found is taken only if the prediction
-allows it (`BayesianLoss` and `FineTuningLoss` in `natpn.training.losses`).
+constant learning rate, with early stopping. Four things are ours, without which runs fail: the decoder starts at the
+marginal of the targets, the latents of an encoder with batch norm start around 0 (`natpn.encoders.start`), log n has a
+bound in training, and what fine-tuning found is taken only if the prediction allows it (`BayesianLoss` and
+`FineTuningLoss` in `natpn.training.losses`).
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from natpn import parallel
+from natpn.encoders.start import centre_latents
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training.align import Latents, latents
 from natpn.training.descent import Descent, descend
 from natpn.training.losses import BayesianLoss, DensityLoss, FineTuningLoss, marginal, start_at_marginal
 from natpn.training.phases import density_rows, generator, prepare, targets, variation
 from natpn.training.session import Session
+
+_SAMPLE = 2048  # inputs that latents are centred by
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class Paper:
             scale = marginal(member.family, y, weight)[1]
             if not session.is_finished(f"prepare{suffix}"):
                 prepare(session, member)
+                centre_latents(member.encoder, session.train.sample(_SAMPLE))
+                parallel.synchronise(member)
                 start_at_marginal(member, y, weight)
                 session.finish(f"prepare{suffix}")
             self._warm_up(session, f"warm-up{suffix}", member, i)
