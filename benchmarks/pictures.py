@@ -1,13 +1,17 @@
-"""What the density of pictures could see: areas under the ROC curve of several scores of one fitted network.
+"""What the density of pictures could see, and how sharp its predictions could be, of one fitted network.
 
     NATPN_DATA=... python benchmarks/pictures.py cifar10-left-out [mnist ...]
 
 It takes the fit that `natpn reproduce` left in reproduce/checkpoints, or makes it, which takes an hour. Densities are
-fitted to 8,000 training pictures, and scored on 2,500 test pictures and 2,000 of each OOD set.
+fitted to 8,000 training pictures, and scored on all test pictures, 2,500 corrupted ones and 2,000 of each OOD set.
 
-A sum adds scores that were brought to one unit: from the median of training pictures to their first percentile. The
+The first table has areas under the ROC curve of several scores. A sum adds scores that were brought to one unit: from
+the median of training pictures to their first percentile; a shortfall is 0 where the score is above the median. The
 relative distance (Ren and others 2021) is the squared Mahalanobis distance of the pooled features from the nearest
 class, with one covariance, minus that from the mean of all.
+
+The second table has the scores of the predicted classes if raw outputs are multiplied by a factor. The fit has chosen
+its own, the temperature, by the likelihood of held-out pictures: that is the factor 1.
 """
 
 import argparse
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from natpn import metrics
 from natpn.densities import GaussianMixture
 from natpn.network.default import BANDWIDTH, COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE
 from natpn.network.natural_posterior import _in_polar_coordinates
@@ -28,20 +33,21 @@ from natpn_paper.experiments.paper_tables import CIFAR10_SETTING, MNIST_SETTING
 from natpn_paper.experiments.table_rows import fitted
 
 TRAIN, TEST, OTHERS = 8000, 2500, 2000
+FACTORS = (1.0, 1.1, 1.2, 1.3, 1.5)
 CORRUPTIONS = (("gaussian_noise", 1), ("fog", 5), ("defocus_blur", 3))
 Sets = dict[str, Tensor]
 
 
-def seen(data: str) -> tuple[dict[str, Sets], NDArray[np.int64]]:
-    """Return what a network says of each set of pictures, by name, and the classes of the training pictures."""
+def seen(data: str) -> tuple[dict[str, Sets], dict[str, NDArray[np.int64]]]:
+    """Return what a network says of each set of pictures, by name, and the classes of training and test pictures."""
     splits = datasets.load(data, seed=0)
     setting = CIFAR10_SETTING if data.startswith("cifar10") else MNIST_SETTING
     model = fitted(Run(data, data, "NatPN", 0), "classes", splits, setting)
     network = model.network_
-    images = {"train": splits.train[0][:TRAIN], "test": splits.test[0][:TEST]}
+    images = {"train": splits.train[0][:TRAIN], "test": splits.test[0]}
     images |= {name: X[:OTHERS] for name, X in splits.ood.items() if name != "OODom"}
     if images["test"].shape[1] == 3:
-        images |= {f"{name} {s}": datasets.corrupt(images["test"], name, s, seed=0) for name, s in CORRUPTIONS}
+        images |= {f"{name} {s}": datasets.corrupt(images["test"][:TEST], name, s, seed=0) for name, s in CORRUPTIONS}
     found: dict[str, Sets] = {name: {} for name in ("pooled", "latent", "raw", "texture", "components", "evidence")}
     for name, X in images.items():
         parts: list[tuple[Tensor, ...]] = []
@@ -54,7 +60,7 @@ def seen(data: str) -> tuple[dict[str, Sets], NDArray[np.int64]]:
         for key, column in zip(found, zip(*parts, strict=True), strict=False):
             found[key][name] = torch.cat(column).double()
         found["evidence"][name] = torch.from_numpy(np.asarray(model.score_samples(X)))
-    return found, splits.train[1][:TRAIN]
+    return found, {"train": splits.train[1][:TRAIN], "test": splits.test[1]}
 
 
 def mixture(*views: Sets) -> Sets:
@@ -68,14 +74,26 @@ def mixture(*views: Sets) -> Sets:
         return {name: density(x) for name, x in joined.items()}
 
 
+def standardised(score: Sets) -> Sets:
+    """Bring a score to its own unit: 0 at the median of training pictures, −1 at their first percentile."""
+    middle = score["train"].median()
+    return {name: (values - middle) / (middle - score["train"].quantile(0.01)) for name, values in score.items()}
+
+
 def total(*scores: Sets) -> Sets:
     """Add scores in units of their own."""
+    parts = [standardised(score) for score in scores]
+    return {name: torch.stack([part[name] for part in parts]).sum(0) for name in scores[0]}
 
-    def standardised(score: Sets, name: str) -> Tensor:
-        middle = score["train"].median()
-        return (score[name] - middle) / (middle - score["train"].quantile(0.01))
 
-    return {name: torch.stack([standardised(score, name) for score in scores]).sum(0) for name in scores[0]}
+def shortfall(*views: Sets) -> Sets:
+    """Return by how much the density of views is below its median."""
+    return {name: values.clamp(max=0) for name, values in standardised(mixture(*views)).items()}
+
+
+def less(score: Sets, *shortfalls: Sets) -> Sets:
+    """Return a score in its own unit, less what others fall short."""
+    return {name: value + sum(part[name] for part in shortfalls) for name, value in standardised(score).items()}
 
 
 def relative_distance(features: Sets, y: NDArray[np.int64]) -> Sets:
@@ -98,20 +116,20 @@ def main() -> None:
     parser.add_argument("data", nargs="+", choices=("cifar10-left-out", "cifar10", "mnist", "fmnist"))
     torch.set_num_threads(1)
     for data in parser.parse_args().data:
-        found, y = seen(data)
+        found, classes = seen(data)
         polar = {name: _in_polar_coordinates(z) for name, z in found["latent"].items()}
         texture, components = found["texture"], found["components"]
         probability = {name: raw.softmax(1) for name, raw in found["raw"].items()}
         strength = {name: raw.logsumexp(1) for name, raw in found["raw"].items()}
-        apart = relative_distance(found["pooled"], y)
-        everything = mixture(polar, texture, components)
+        apart = relative_distance(found["pooled"], classes["train"])
+        latents, everything = mixture(polar), mixture(polar, texture, components)
         scores = {
             "evidence of the fit": found["evidence"],
             "minus the entropy of the softmax": {
                 k: (p * p.clamp(min=1e-30).log()).sum(1) for k, p in probability.items()
             },
             "log of the sum of exponentials of raw outputs": strength,
-            "direction and log-length of latents": mixture(polar),
+            "direction and log-length of latents": latents,
             "texture": mixture(texture),
             "components of the pixels": mixture(components),
             "latents and texture": mixture(polar, texture),
@@ -121,6 +139,12 @@ def main() -> None:
             "relative distance of pooled features": apart,
             "sum of the default and the relative distance": total(everything, apart),
             "sum of texture and the relative distance": total(mixture(texture), apart),
+            "latents less the shortfall of texture": less(latents, shortfall(texture)),
+            "latents less the shortfalls of texture and of components": less(
+                latents, shortfall(texture), shortfall(components)
+            ),
+            "latents less the shortfall of texture and components": less(latents, shortfall(texture, components)),
+            "relative distance less the shortfall of texture": less(apart, shortfall(texture)),
         }
         others = [name for name in polar if name not in ("train", "test")]
         print(f"\n| {data} | {' | '.join(others)} |\n|---|{'---|' * len(others)}")
@@ -131,6 +155,13 @@ def main() -> None:
                 for k in others
             ]
             print(f"| {name} | {' | '.join(f'{100 * area:.1f}' for area in areas)} |")
+        y = classes["test"]
+        print("\n| raw outputs times | the paper's Brier | Brier score | negative log-likelihood |\n|---|---|---|---|")
+        for factor in FACTORS:
+            p = (factor * found["raw"]["test"]).softmax(1).numpy()
+            likelihood = metrics.negative_log_likelihood(np.log(p[np.arange(len(y)), y]))
+            brier = f"{metrics.brier_norm(y, p):.2f} | {metrics.brier_score(y, p):.5f}"
+            print(f"| {factor:.1f} | {brier} | {likelihood:.4f} |")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,16 @@ from natpn_paper.results.html_page import page
 from natpn_paper.results.listing import legend, markdown, read_notes, summary, text
 from natpn_paper.results.svg_figures import drawings
 from natpn_paper.results.tables import tables
-from natpn_paper.results.tally import LEFT_OUT, agreement, best_single_pass, counted_near, counted_rank, total
+from natpn_paper.results.tally import (
+    LEFT_OUT,
+    TABULAR,
+    agreement,
+    best_single_pass,
+    counted_near,
+    counted_rank,
+    counts,
+    total,
+)
 from natpn_paper.results.words import about
 from report.test_page import Page
 
@@ -244,6 +253,11 @@ def test_the_total_counts_a_score_once():
     bike = [one for one in found if one.table in ("bike-sharing-normal", "bike-sharing-app")]
     assert len(total(bike).near) == len(bike[0].near) == len(bike[1].near) == 6
     assert len(total(found).rank) == 6 * 5
+    tabular = total(found, TABULAR)
+    assert {key[0] for key in tabular.near} == set(TABULAR)
+    assert len(tabular.near) < len(total(found).near)
+    assert [row[0] for row in counts(found)][-2:] == [tabular.table, total(found).table]
+    assert [row[0] for row in counts(bike)] == [*(one.table for one in bike), total(bike).table]
     assert not {one.table for one in found} & set(LEFT_OUT)
 
 

@@ -105,18 +105,29 @@ def best_single_pass(view: View, column: str) -> float | None:
 
 
 def counts(agreements: Sequence[Agreement]) -> list[tuple[str, str, str]]:
-    """Return a row for each table and one for all: its name, and how many cells are near, and better."""
-    every = [*agreements, total(agreements)] if agreements else []
+    """Return rows for each table, for tabular data if there is more, and for all: name, cells near, cells better."""
+    sums = [total(agreements, TABULAR), total(agreements)] if agreements else []
+    if sums and len(sums[0].near) in (0, len(sums[1].near)):
+        del sums[0]
+    every = [*agreements, *sums]
     return [(one.table, counted_near(one), counted_rank(one)) for one in every]
 
 
-def total(agreements: Iterable[Agreement]) -> Agreement:
-    """Count every score once, though the paper shows some in two tables."""
+def total(agreements: Iterable[Agreement], experiments: Sequence[str] | None = None) -> Agreement:
+    """Count every score once, though the paper shows some in two tables.
+
+    Args:
+        agreements: Those of the tables.
+        experiments: Which experiments to count, of tabular data; all by default.
+    """
     near: dict[Key, Nearness] = {}
     rank: dict[Key, Rank] = {}
     for one in agreements:
         near, rank = {**one.near, **near}, {**one.rank, **rank}
-    return Agreement("all, each score once", near, rank)
+    if experiments is None:
+        return Agreement("all, each score once", near, rank)
+    near = {key: value for key, value in near.items() if key[0] in experiments}
+    return Agreement("tabular data, each score once", near, rank)
 
 
 def counted_near(one: Agreement) -> str:
