@@ -204,7 +204,7 @@ class BayesianLoss(Trainee):
 
     In training log n counts as at least `LEAST`, and gradients that ask for more evidence pass that bound as if it were
     not there: a row without evidence is predicted by the prior, whatever the network says of it, and nothing would be
-    learned from it. A bound of e^−10 observations is too low: gradients of such a row are 10⁻⁵ of those of others, and
+    learned from it. A bound of e^−10 observations is too low: gradients of such rows hardly count beside others, and
     a run on MNIST ended with evidence for a few classes and none for the rest. In validation there is no bound.
 
     Args:
