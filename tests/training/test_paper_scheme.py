@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from natpn import families
+from natpn import encoders, families
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training import Paper, fit
 from natpn.training.batches import Rows
@@ -62,6 +62,28 @@ def test_rows_without_evidence_still_teach(name):
     # in validation the prior speaks
     prior = family.posterior(family.evidence(loss.network.prior.chi.expand(len(x), -1), loss.network.prior.log_n))
     assert_close(loss.eval()(x, y), -prior.expected_log_likelihood(y))
+
+
+def test_rows_without_evidence_count_beside_others():
+    family, (x, y), _ = problem("categorical")
+    loss = BayesianLoss(made(family), 0.0).train()
+    sizes = []
+    for log_budget in (-1e6, 20.0):
+        loss.network.budget.log_budget.fill_(log_budget)
+        loss.network.zero_grad()
+        loss(x, y).mean().backward()
+        sizes.append(float(loss.network.decoder.weight.grad.norm()))
+    assert sizes[0] > 0.1 * sizes[1]
+
+
+def test_latents_of_pictures_start_around_zero():
+    x, y = torch.randn(80, 1, 8, 8) + 3, torch.arange(80) % 2
+    encoder = encoders.get("resnet9", shape=(1, 8, 8), latent_dim=3)
+    model = NaturalPosteriorNetwork(encoder, families.get("categorical", n_classes=2), "radial", 3, "normal")
+    fit(model, (x, y), (x, y), scheme=replace(SCHEME, max_epochs=1, warm_up_epochs=0, learning_rate=1e-9))
+    latents = model.eval().represent(x)[0].detach()
+    assert_close(latents.mean(0), torch.zeros(3), rtol=0, atol=0.2)
+    assert_close(latents.std(0), torch.ones(3), rtol=0.2, atol=0)
 
 
 def test_a_run_that_starts_at_the_prior_recovers():

@@ -7,7 +7,7 @@ from natpn_paper.experiments import published, read_lines
 from natpn_paper.experiments.registry import DRAWINGS, EXPERIMENTS
 from natpn_paper.results.listing import markdown, read_notes, without_table
 from natpn_paper.results.tables import tables
-from natpn_paper.results.tally import TABULAR, agreement, best_single_pass, counted_near, counted_rank, total
+from natpn_paper.results.tally import agreement, best_single_pass, counted_near, counted_rank, total
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "results.md"
@@ -38,7 +38,7 @@ def test_runs_are_of_experiments_that_are_there_and_are_full():
 
 
 def test_the_readme_says_how_many_cells_agree():
-    every = total(agreement(LINES), TABULAR)
+    every = total(agreement(LINES), tabular=True)
     text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert f"{counted_rank(every)}" in text
     assert f"in {counted_near(every)}" in text

@@ -253,7 +253,7 @@ def test_the_total_counts_a_score_once():
     bike = [one for one in found if one.table in ("bike-sharing-normal", "bike-sharing-app")]
     assert len(total(bike).near) == len(bike[0].near) == len(bike[1].near) == 6
     assert len(total(found).rank) == 6 * 5
-    tabular = total(found, TABULAR)
+    tabular = total(found, tabular=True)
     assert {key[0] for key in tabular.near} == set(TABULAR)
     assert len(tabular.near) < len(total(found).near)
     assert [row[0] for row in counts(found)][-2:] == [tabular.table, total(found).table]

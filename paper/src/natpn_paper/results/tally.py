@@ -106,28 +106,23 @@ def best_single_pass(view: View, column: str) -> float | None:
 
 def counts(agreements: Sequence[Agreement]) -> list[tuple[str, str, str]]:
     """Return rows for each table, for tabular data if there is more, and for all: name, cells near, cells better."""
-    sums = [total(agreements, TABULAR), total(agreements)] if agreements else []
+    sums = [total(agreements, tabular=True), total(agreements)] if agreements else []
     if sums and len(sums[0].near) in (0, len(sums[1].near)):
         del sums[0]
     every = [*agreements, *sums]
     return [(one.table, counted_near(one), counted_rank(one)) for one in every]
 
 
-def total(agreements: Iterable[Agreement], experiments: Sequence[str] | None = None) -> Agreement:
-    """Count every score once, though the paper shows some in two tables.
-
-    Args:
-        agreements: Those of the tables.
-        experiments: Which experiments to count, of tabular data; all by default.
-    """
+def total(agreements: Iterable[Agreement], *, tabular: bool = False) -> Agreement:
+    """Count every score once, though the paper shows some in two tables; with `tabular`, only those of tabular data."""
     near: dict[Key, Nearness] = {}
     rank: dict[Key, Rank] = {}
     for one in agreements:
         near, rank = {**one.near, **near}, {**one.rank, **rank}
-    if experiments is None:
+    if not tabular:
         return Agreement("all, each score once", near, rank)
-    near = {key: value for key, value in near.items() if key[0] in experiments}
-    return Agreement("tabular data, each score once", near, rank)
+    near = {key: value for key, value in near.items() if key[0] in TABULAR}
+    return Agreement("tabular data, each score once", near, rank)  # ranks are of tabular data alone
 
 
 def counted_near(one: Agreement) -> str:
