@@ -10,7 +10,7 @@ from natpn.network import default_network
 from natpn.network.default import PrincipalComponents
 
 
-@pytest.mark.parametrize("shape", [5, (1, 8, 8)])
+@pytest.mark.parametrize("shape", [5, (1, 8, 8), (3, 8, 8)])
 @pytest.mark.parametrize("name", ["categorical", "normal", "poisson"])
 def test_far_inputs_get_the_prior(name, shape):
     family = families.get(name, **({"n_classes": 3} if name == "categorical" else {}))
@@ -40,6 +40,15 @@ def test_the_mixture_fits_the_number_of_rows():
     assert default_network(8, family, n_rows=659).density.n_components == 13
     assert default_network(8, family, n_rows=10).density.n_components == 1
     assert default_network(3, family, n_rows=1000).density.dim == 16 + 3
+
+
+@pytest.mark.parametrize(("shape", "sizes"), [((1, 8, 8), [17, 9, 16]), ((3, 8, 8), [17, 27])])
+def test_a_picture_has_a_density_for_each_view(shape, sizes):
+    """Direction and log-length of the latents, the texture and, of grey pictures, the components."""
+    network = default_network(shape, families.get("categorical", n_classes=3), n_rows=500)
+    assert network.density.sizes == sizes
+    x = torch.zeros(4, *shape)
+    assert network.features(x, network.represent(x)[0]).shape == (4, sum(sizes))
 
 
 @pytest.mark.parametrize(("n_rows", "knots"), [(10, 9), (3000, 9), (10_000, 13), (30_000, 17), (10**7, 17)])

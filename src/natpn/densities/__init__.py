@@ -16,6 +16,7 @@ from natpn.densities.base import Density, Surprise
 from natpn.densities.flows import RadialFlow, SplineFlow
 from natpn.densities.gaussian_mixture import GaussianMixture
 from natpn.densities.masked_autoregressive import MaskedAutoregressiveFlow
+from natpn.densities.views import Views
 
 DENSITIES: dict[str, type[Density]] = {
     "radial": RadialFlow,
@@ -32,6 +33,7 @@ __all__ = [
     "RadialFlow",
     "SplineFlow",
     "Surprise",
+    "Views",
     "get",
 ]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn import densities, encoders
-from natpn.densities import Density, GaussianMixture, Surprise
+from natpn.densities import Density, GaussianMixture, Surprise, Views
 from natpn.encoders.base import LIMIT, bound, check_positive
 from natpn.evidence import Evidence
 from natpn.families import Family
@@ -140,10 +140,11 @@ def default_network(
 
     Numbers go through a perceptron of three layers of 128 that sees them by themselves and in pieces, the more rows the
     finer; pictures through a small residual network. The density sees the latent vector and the leading principal
-    components of the input; of a picture it sees direction and length of the latent vector, the components, and the
-    texture (`PatchEnergies`). It is a Gaussian mixture of up to 60 components, each with at least twice as many
+    components of the input. It is a Gaussian mixture of up to 60 components, each with at least twice as many
     training rows as there are features; its covariances are drawn towards the pooled one with the weight of a fifth as
-    many rows, and blurred by a few hundredths of the data's spread.
+    many rows, and blurred by a few hundredths of the data's spread. Of a picture, one such mixture sees direction and
+    length of the latent vector. What another, of the texture (`PatchEnergies`), falls short is taken off, and of grey
+    pictures what a third, of their components, does (`Views`).
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
@@ -158,7 +159,8 @@ def default_network(
         prior: What is believed without evidence; by default what the training targets say of any row.
         activation: Of the default encoder for tables; models of earlier versions have "leaky_relu".
         knots: Of each column of numbers in that encoder; by default from 9 to 17, by the number of rows.
-        texture: Whether pictures are also seen by their texture; in models of earlier versions they are not.
+        texture: Whether pictures are seen by their texture beside the latent vector; in models of earlier versions they
+            are seen by their components, as tables are.
     """
     size = (shape,) if isinstance(shape, int) else tuple(shape)
     if encoder is None and len(size) == 1:
@@ -177,18 +179,29 @@ def default_network(
         )
     elif encoder is None:
         encoder = encoders.get("resnet9", shape=size, latent_dim=latent_dim)
-    components = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
     polar = texture and len(size) == 3
-    bypass = SideBySide(PatchEnergies(size), components) if polar else components
-    dim = latent_dim + int(polar) + bypass.latent_dim - int(surprise)
-    if density is None:
-        n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-        density = GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
+    components = PrincipalComponents(size, min(16, math.prod(size)), n_passed=int(surprise))
+    views: list[PatchEnergies | PrincipalComponents] = [components] if not polar or size[0] == 1 else []
+    if polar:
+        views.insert(0, PatchEnergies(size))
+    bypass = SideBySide(*views) if len(views) > 1 else views[0]
+    inner = latent_dim + int(polar)
+    dim = inner + bypass.latent_dim - int(surprise)
+    if density is None and polar:
+        density = Views([_mixture(n, n_rows) for n in (inner, *(view.latent_dim for view in views))])
+    elif density is None:
+        density = _mixture(dim, n_rows)
     elif isinstance(density, str):
         density = densities.get(density, dim)
     if surprise:
         density = Surprise(density)
     return NaturalPosteriorNetwork(encoder, family, density, latent_dim, budget, prior, bypass, polar)
+
+
+def _mixture(dim: int, n_rows: int) -> GaussianMixture:
+    """Return an unfitted mixture for features of as many training rows."""
+    n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
+    return GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
 
 
 def default_knots(n_rows: int) -> int:

@@ -100,10 +100,12 @@ def _classifier(model: str, shape: tuple[int, ...], seed: int) -> nn.Module:
     plain = partial(PlainNetwork, latent_dim=_LATENT_DIM, n_outputs=_CLASSES.n_statistics)
     if model == "Encoder":
         return encoder(latent_dim=_LATENT_DIM)
-    if model == "NatPN":
-        return default_network(shape, _CLASSES, _ROWS, _LATENT_DIM)
-    if model == "NatPE":
-        return NaturalPosteriorEnsemble(default_network(shape, _CLASSES, _ROWS, _LATENT_DIM) for _ in range(_MEMBERS))
+    if model in ("NatPN", "NatPE"):  # with the encoder of the others: the time is that of everything else
+        members = [
+            default_network(shape, _CLASSES, _ROWS, _LATENT_DIM, encoder=encoder(latent_dim=_LATENT_DIM))
+            for _ in range(1 if model == "NatPN" else _MEMBERS)
+        ]
+        return members[0] if model == "NatPN" else NaturalPosteriorEnsemble(members)
     if model == "NatPN (paper)":
         flow = RadialFlow(_LATENT_DIM, n_layers=16)
         return NaturalPosteriorNetwork(encoder(latent_dim=_LATENT_DIM), _CLASSES, flow, _LATENT_DIM, "normal")

@@ -1,0 +1,100 @@
+"""A density over latents, less what densities of other views of the same input fall short.
+
+    log p(z₀, z₁, …) = log q₀(z₀) + u₀ · Σ_v min(0, (log q_v(z_v) − c_v) / u_v)
+
+c_v is the median of log q_v over training rows, and u_v how far below it their first percentile is, so views are added
+in units of their own, however many numbers they have. One density over all would be ruled by the view with the most
+numbers. A view that looks more usual than most takes nothing off, and adds nothing: a picture with a common texture may
+still show what was never seen. The result does not integrate to one; evidence is scaled on held-out rows, and needs
+ratios alone.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from natpn.densities.base import FLOOR, Density, Reduce, identity
+
+_RARE = 0.01
+_THINNEST = 1e-6  # nats
+
+
+class Views(Density):
+    """A density over the first features, less the shortfalls of densities over those that follow.
+
+    Args:
+        parts: The densities, in the order of their features.
+
+    Example:
+        >>> from natpn.densities import GaussianMixture
+        >>> Views([GaussianMixture(3, 2), GaussianMixture(2, 2)])(torch.zeros(4, 5)).shape
+        torch.Size([4])
+    """
+
+    middle: Tensor
+    unit: Tensor
+
+    def __init__(self, parts: Sequence[Density]) -> None:
+        super().__init__(sum(part.dim for part in parts))
+        self.sizes = [part.dim for part in parts]
+        self.parts = nn.ModuleList(parts)
+        self.refit_suffices = all(part.refit_suffices for part in parts)
+        self.register_buffer("middle", torch.zeros(len(parts)))
+        self.register_buffer("unit", torch.ones(len(parts)))
+
+    @property
+    def n_continuous(self) -> int:
+        """Those of the first view, in whose nats it is."""
+        first: Density = self.parts[0]  # type: ignore[assignment]
+        return first.n_continuous
+
+    def hasten(self) -> None:
+        """Let all parts calculate faster."""
+        for part in self.parts:
+            part.hasten()  # type: ignore[operator]
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Return the log-density of features (..., H), as (...)."""
+        value, *others = self._each(z)
+        for i, other in enumerate(others, 1):
+            value = value + self.unit[0] * ((other - self.middle[i]) / self.unit[i]).clamp(max=0)
+        return value.clamp(min=-FLOOR)
+
+    def _each(self, z: Tensor) -> list[Tensor]:
+        return [part(view) for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True)]
+
+    def _log_prob(self, u: Tensor) -> Tensor:
+        return self.log_prob(u)
+
+    @torch.no_grad()
+    def refit(
+        self,
+        z: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        reduce: Reduce = identity,
+    ) -> None:
+        """Fit each part to its features, then the units (see `Density.refit` for the arguments)."""
+        z, weight = self._checked(z, weight)
+        for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True):
+            part.refit(view, weight, generator, reduce)  # type: ignore[operator]
+        rows = reduce(weight.sum())
+        for i, value in enumerate(self._each(z)):
+            # of several processes, the mean of their quantiles
+            middle, low = reduce(weight.sum() * _quantiles(value.double(), weight)) / rows
+            self.middle[i] = middle
+            self.unit[i] = (middle - low).clamp(min=_THINNEST)
+
+    def settle(self, z: Tensor) -> None:
+        """Pass on to each part its features."""
+        for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True):
+            part.settle(view)  # type: ignore[operator]
+
+
+def _quantiles(value: Tensor, weight: Tensor) -> Tensor:
+    """Return the median and the first percentile of weighted values."""
+    order = value.argsort()
+    below = weight[order].cumsum(0)
+    places = torch.searchsorted(below, torch.tensor([0.5, _RARE], dtype=below.dtype, device=below.device) * below[-1])
+    return value[order][places.clamp(max=len(value) - 1)]
