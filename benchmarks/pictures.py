@@ -24,8 +24,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from natpn import metrics
-from natpn.densities import GaussianMixture
-from natpn.network.default import BANDWIDTH, COMPONENTS, ROWS_PER_COMPONENT, SHRINKAGE, PrincipalComponents
+from natpn.network.default import PrincipalComponents, default_mixture
 from natpn.network.natural_posterior import _in_polar_coordinates
 from natpn_paper import datasets
 from natpn_paper.experiments.base import Run
@@ -69,8 +68,7 @@ def mixture(*views: Sets) -> Sets:
     """Return the log-densities of a mixture over views, of the default's size."""
     joined = {name: torch.cat([view[name] for view in views], 1) for name in views[0]}
     rows, dim = joined["train"].shape
-    count = int(max(1, min(COMPONENTS, rows // (ROWS_PER_COMPONENT * dim))))
-    density = GaussianMixture(dim, count, SHRINKAGE * dim, BANDWIDTH).double()
+    density = default_mixture(dim, rows).double()
     density.refit(joined["train"], torch.ones(rows, dtype=torch.float64))
     with torch.no_grad():
         return {name: density(x) for name, x in joined.items()}

@@ -188,9 +188,9 @@ def default_network(
     inner = latent_dim + int(polar)
     dim = inner + bypass.latent_dim - int(surprise)
     if density is None and polar:
-        density = Views([_mixture(n, n_rows) for n in (inner, *(view.latent_dim for view in views))])
+        density = Views([default_mixture(n, n_rows) for n in (inner, *(view.latent_dim for view in views))])
     elif density is None:
-        density = _mixture(dim, n_rows)
+        density = default_mixture(dim, n_rows)
     elif isinstance(density, str):
         density = densities.get(density, dim)
     if surprise:
@@ -198,7 +198,7 @@ def default_network(
     return NaturalPosteriorNetwork(encoder, family, density, latent_dim, budget, prior, bypass, polar)
 
 
-def _mixture(dim: int, n_rows: int) -> GaussianMixture:
+def default_mixture(dim: int, n_rows: int) -> GaussianMixture:
     """Return an unfitted mixture for features of as many training rows."""
     n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
     return GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
