@@ -156,6 +156,17 @@ def test_models_of_a_table_share_encoder_and_schedule(name):
         assert model.endswith(PAPER) or found.schedule == "constant"
 
 
+@pytest.mark.parametrize("flow", [("radial", 2), ("maf", 2)])
+def test_the_seed_decides_where_the_flow_starts(flow):
+    def start(seed, before):
+        torch.manual_seed(before)
+        run = Run("concrete", "concrete", "NatPN (paper)", seed)
+        return torch.cat([p.flatten() for p in build(run, "normal", (8,), Setting(flow=flow)).density.parameters()])
+
+    assert torch.equal(start(0, 1), start(0, 2))
+    assert not torch.equal(start(0, 1), start(1, 1))
+
+
 def test_no_model_is_trained_on_what_it_is_scored_on():
     for model in ("R-PriorNet", "EnD2"):
         found = build(Run("mnist", "mnist", model, 0), "classes", (1, 28, 28), Setting())

@@ -152,7 +152,9 @@ def checkpoint_dir(run: Run) -> str:
 
 
 def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
-    """Return the parameters of an estimator that is trained as the paper says."""
+    """Return the parameters of an estimator that is trained as the paper says; its flow starts where the seed says."""
+    import torch
+
     from natpn import densities
     from natpn.training import Paper
 
@@ -163,7 +165,9 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     flow, layers = setting.flow
     # The paper does not state the width of the networks inside MAF.
     widths = {"hidden_dims": (3 * setting.latent_dim,)} if flow == "maf" else {}
-    density = densities.get(flow, setting.latent_dim, n_layers=layers, **widths)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(run.seed)
+        density = densities.get(flow, setting.latent_dim, n_layers=layers, **widths)
     scheme = Paper(**schedule(run, setting), **(quick | off), vary=True)
     return {"scheme": scheme, "density": density, "budget": setting.budget}
 
