@@ -10,6 +10,7 @@ ratios alone.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -46,13 +47,16 @@ class Views(Density):
     @property
     def n_continuous(self) -> int:
         """Those of the first view, in whose nats it is."""
-        first: Density = self.parts[0]  # type: ignore[assignment]
-        return first.n_continuous
+        return self._parts[0].n_continuous
+
+    @property
+    def _parts(self) -> list[Density]:
+        return cast(list[Density], list(self.parts))
 
     def hasten(self) -> None:
         """Let all parts calculate faster."""
-        for part in self.parts:
-            part.hasten()  # type: ignore[operator]
+        for part in self._parts:
+            part.hasten()
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Return the log-density of features (..., H), as (...)."""
@@ -62,7 +66,7 @@ class Views(Density):
         return value.clamp(min=-FLOOR)
 
     def _each(self, z: Tensor) -> list[Tensor]:
-        return [part(view) for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True)]
+        return [part(view) for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True)]
 
     def _log_prob(self, u: Tensor) -> Tensor:
         return self.log_prob(u)
@@ -77,8 +81,8 @@ class Views(Density):
     ) -> None:
         """Fit each part to its features, then the units (see `Density.refit` for the arguments)."""
         z, weight = self._checked(z, weight)
-        for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True):
-            part.refit(view, weight, generator, reduce)  # type: ignore[operator]
+        for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True):
+            part.refit(view, weight, generator, reduce)
         rows = reduce(weight.sum())
         for i, value in enumerate(self._each(z)):
             # of several processes, the mean of their quantiles
@@ -88,8 +92,8 @@ class Views(Density):
 
     def settle(self, z: Tensor) -> None:
         """Pass on to each part its features."""
-        for part, view in zip(self.parts, z.split(self.sizes, -1), strict=True):
-            part.settle(view)  # type: ignore[operator]
+        for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True):
+            part.settle(view)
 
 
 def _quantiles(value: Tensor, weight: Tensor) -> Tensor:
