@@ -204,9 +204,13 @@ class BatchNorm(nn.BatchNorm2d):
         )
 
 
+class ScaleFreeConvolution(nn.Conv2d):
+    """A convolution whose output is normalised: the length of its kernels does not matter, and training may use that."""
+
+
 def convolution(n_in: int, n_out: int, *, kernel: int = 3, stride: int = 1, activation: bool = True) -> nn.Sequential:
     """Build a convolution with an odd kernel that keeps the size up to its stride, ⌈size / stride⌉, normalised."""
-    weights = nn.Conv2d(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
+    weights = ScaleFreeConvolution(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(weights.weight, mode="fan_out", nonlinearity="leaky_relu")
     layers: list[nn.Module] = [weights, BatchNorm(n_out)]
     return nn.Sequential(*layers, Activation()) if activation else nn.Sequential(*layers)

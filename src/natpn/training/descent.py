@@ -1,5 +1,8 @@
 """Gradient descent with everything around it: schedule, averaging, early stopping, checkpoints.
 
+The optimiser is Adam. In a cycle of the learning rate, kernels of normalised convolutions take orthogonal steps instead
+(`natpn.training.orthogonal`); at a constant rate, which is the paper's scheme, nothing does.
+
 The state that is validated, and kept if it is the best, is a moving average of the weights if `averaging` is above 0.
 Stacked members are trained together and judged one by one.
 
@@ -22,6 +25,7 @@ from natpn.densities.base import identity
 from natpn.training.batches import RowSource
 from natpn.training.by_hand import Adam, FlatParameters
 from natpn.training.losses import Trainee
+from natpn.training.orthogonal import OrthogonalSteps, scale_free_kernels
 from natpn.training.session import Session, TrainingError
 
 MEET = 16  # steps
@@ -100,6 +104,8 @@ class _Run:
         parallel.synchronise(trainee)
         self.flat = FlatParameters((p for p in trainee.parameters() if p.requires_grad), trainee.n_members)
         self.optimiser = Adam(self.flat.value, settings.penalty)
+        cycle = settings.schedule == "one_cycle"
+        self.kernels = OrthogonalSteps(self.flat, scale_free_kernels(trainee) if cycle else [])
         plain = session.precision == "float32" and train.is_table
         self.by_hand = trainee.by_hand(self.flat) if plain else None
         self.apart = self.by_hand is not None and parallel.world_size() > 1 and train.is_own
@@ -129,6 +135,7 @@ class _Run:
             "step": self.step,
             "trained": self.trainee.trained.state_dict(),
             "optimiser": self.optimiser.state_dict(),
+            "kernels": self.kernels.state_dict(),
             "average": self.average,
             "best": self.best,
             "best_loss": self.best_loss,
@@ -144,6 +151,7 @@ class _Run:
         self.epoch, self.step = state["epoch"], state["step"]
         self.trainee.trained.load_state_dict(state["trained"])
         self.optimiser.load_state_dict(state["optimiser"])
+        self.kernels.load_state_dict(state["kernels"])
         self.average, self.best = state["average"], state["best"]
         self.best_loss, self.best_epoch = state["best_loss"].cpu(), state["best_epoch"].cpu()
         self.generator.set_state(state["generator"].cpu())
@@ -157,7 +165,9 @@ class _Run:
         for x, y, weight in self.train.batches(size, self.generator, members, epoch):
             x = x if self.settings.vary is None else self.settings.vary(x)
             loss, gradient = self._differentiate(x, y, weight)
-            self.optimiser.step(self._clipped(gradient), self.settings.rate(self.step, self.total))
+            gradient, rate = self._clipped(gradient), self.settings.rate(self.step, self.total)
+            self.kernels.step(gradient, rate)
+            self.optimiser.step(gradient, rate)
             self.step += 1
             if self.apart and self.step % MEET == 0:
                 self.flat.value.copy_(parallel.mean(self.flat.value))

@@ -25,7 +25,7 @@ from natpn.outputs import Kind, replacing
 from natpn.training.batches import Data, RowSource, digest, fingerprint
 
 FILE = "training.pt"
-_FORM = 2  # of what checkpoints hold: one of another form is another run's
+_FORM = 3  # of what checkpoints hold: one of another form is another run's
 _MARK = b"natpn checkpoint\n"
 
 
