@@ -4,8 +4,8 @@ All combinations would be hundreds of fits for each data set. A coordinate searc
 width of the encoder first, then the flow, the latent dimension, and the budget, each with the best of what came before.
 A step leaves what is there only for a likelihood that is better by a standard error: it starts from what the paper says
 worked well, a radial flow with 16 layers on 16 latent dimensions, or from the table's own setting. For Bike Sharing
-counts leave nothing of the last three to search and the Normal only MAF (see `Setting`). Fine-tuning is left out, since
-it hardly changes the prediction. Test rows play no part.
+the last three are known from the paper's own study (see `Setting`). Fine-tuning is left out, since it hardly changes
+the prediction. Test rows play no part.
 """
 
 import math
@@ -18,8 +18,6 @@ import numpy as np
 
 from natpn_paper.experiments.base import Experiment, Outcome, Run
 from natpn_paper.experiments.paper_tables import (
-    BIKE_NORMAL,
-    BIKE_POISSON,
     BIKE_SHARING,
     SENSORLESS_DRIVE,
     UCI,
@@ -100,11 +98,7 @@ def run_point(run: Run) -> Outcome:
 
 def steps(part: str) -> tuple[dict[str, tuple[Any, ...]], ...]:
     """Return what is searched for a data set, one after the other; what the paper's tables reveal is not."""
-    if part == BIKE_POISSON:
-        return STEPS[:1]
-    if part == BIKE_NORMAL:
-        return STEPS[0], {"flow": tuple(flow for flow in FLOWS if flow[0] == "maf")}, *STEPS[2:]
-    return STEPS
+    return STEPS[:1] if part in BIKE_SHARING.data else STEPS
 
 
 def search(

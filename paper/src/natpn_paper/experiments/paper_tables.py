@@ -107,7 +107,7 @@ BIKE_SHARING = Experiment(
     "Bike Sharing, trained on one season, Normal and Poisson",
     (BIKE_NORMAL, BIKE_POISSON),
     SINGLE_NUMBERS,
-    Training("normal", BIKE_SETTING),
+    Training("normal", BIKE_SETTING, {BIKE_NORMAL: replace(BIKE_SETTING, latent_dim=32, budget="exp_half")}),
     (
         View("bike-sharing", BIKE_NORMAL, BIKE_COLUMNS, suffix="-Normal"),
         View("bike-sharing", BIKE_POISSON, BIKE_COLUMNS, suffix="-Poisson"),
