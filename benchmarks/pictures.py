@@ -8,7 +8,8 @@ fitted to 8,000 training pictures, and scored on all test pictures, 2,500 corrup
 The first table has areas under the ROC curve of several scores. A sum adds scores that were brought to one unit: from
 the median of training pictures to their first percentile; a shortfall is 0 where the score is above the median. The
 relative distance (Ren and others 2021) is the squared Mahalanobis distance of the pooled features from the nearest
-class, with one covariance, minus that from the mean of all.
+class, with one covariance, minus that from the mean of all. The relative density is the same without classes: the
+log-density of a mixture whose components share a covariance, minus that of a single Gaussian.
 
 The second table has the scores of the predicted classes if raw outputs are multiplied by a factor. The fit has chosen
 its own, the temperature, by the likelihood of held-out pictures: that is the factor 1.
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
+from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from natpn import metrics
@@ -111,6 +113,15 @@ def relative_distance(features: Sets, y: NDArray[np.int64]) -> Sets:
     return {k: far(z - x.mean(0)) - torch.stack([near(z - m) for m in means]).amin(0) for k, z in features.items()}
 
 
+def relative_density(features: Sets, components: int) -> Sets:
+    """Return the log-density of a mixture with one covariance, less that of a single Gaussian."""
+    near, far = (
+        GaussianMixture(k, covariance_type="tied", n_init=2, reg_covar=1e-4, random_state=0).fit(features["train"])
+        for k in (components, 1)
+    )
+    return {k: torch.from_numpy(near.score_samples(z) - far.score_samples(z)) for k, z in features.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data", nargs="+", choices=("cifar10-left-out", "cifar10", "mnist", "fmnist"))
@@ -122,6 +133,8 @@ def main() -> None:
         probability = {name: raw.softmax(1) for name, raw in found["raw"].items()}
         strength = {name: raw.logsumexp(1) for name, raw in found["raw"].items()}
         apart = relative_distance(found["pooled"], classes["train"])
+        kinds = len(np.unique(classes["train"]))
+        relative = {k: relative_density(found["latent"], k) for k in (kinds, 2 * kinds)}
         latents, of_texture, of_components = mixture(polar), shortfall(texture), shortfall(components)
         two, three = less(latents, of_texture), less(latents, of_texture, of_components)
         default = two if data.startswith("cifar10") else three
@@ -145,7 +158,14 @@ def main() -> None:
             "sum of texture and the relative distance": total(mixture(texture), apart),
             "latents less the shortfall of texture and components": less(latents, shortfall(texture, components)),
             "relative distance less the shortfall of texture": less(apart, of_texture),
+            "relative distance of latents": relative_distance(found["latent"], classes["train"]),
         }
+        for k, score in relative.items():
+            scores |= {
+                f"relative density of latents, {k} components": score,
+                f"… {k}, less the shortfall of texture": less(score, of_texture),
+                f"… {k}, less the shortfalls of texture and of components": less(score, of_texture, of_components),
+            }
         others = [name for name in polar if name not in ("train", "test")]
         print(f"\n| {data} | {' | '.join(others)} |\n|---|{'---|' * len(others)}")
         for name, score in scores.items():
