@@ -205,7 +205,7 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class ScaleFreeConvolution(nn.Conv2d):
-    """A convolution whose output is normalised: the length of its kernels does not matter, and training may use that."""
+    """A convolution whose output is normalised: training may use that the length of its kernels does not matter."""
 
 
 def convolution(n_in: int, n_out: int, *, kernel: int = 3, stride: int = 1, activation: bool = True) -> nn.Sequential:
