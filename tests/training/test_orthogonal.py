@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from natpn import encoders, families
-from natpn.encoders.base import convolution
+from natpn.encoders.base import ScaleFreeConvolution, convolution
 from natpn.network import NaturalPosteriorNetwork
 from natpn.training import Paper, Staged, fit
 from natpn.training.by_hand import FlatParameters
@@ -42,7 +42,7 @@ def test_a_gradient_of_0_is_no_direction():
 
 
 def test_kernels_move_and_the_rest_of_the_gradient_stays():
-    layers = convolution(2, 4)
+    layers = convolution(2, 4, kind=ScaleFreeConvolution)
     kernel, other = layers[0].weight, layers[1].weight
     flat = FlatParameters(layers.parameters())
     before, gradient = kernel.detach().clone(), torch.randn(1, flat.value.shape[1])
@@ -62,14 +62,14 @@ def test_kernels_move_and_the_rest_of_the_gradient_stays():
     assert_close(kernel.detach(), moved * 2 / moved.norm() - 0.01 * TIMES * direction)
 
 
-def test_kernels_are_those_whose_output_is_normalised():
+def test_kernels_are_those_that_say_so():
     module = network()
     convolutions = [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
     assert len(scale_free_kernels(module)) == len(convolutions) == 6
-    assert not scale_free_kernels(nn.Conv2d(1, 2, 3))
+    assert not scale_free_kernels(encoders.get("dense", shape=(1, 8, 8), latent_dim=3))
     # a kernel that is calculated from another parameter is not moved
-    assert not scale_free_kernels(nn.utils.parametrizations.spectral_norm(convolution(1, 2)[0]))
-    assert not scale_free_kernels(convolution(1, 2).requires_grad_(False))
+    assert not scale_free_kernels(nn.utils.parametrizations.spectral_norm(ScaleFreeConvolution(1, 2, 3)))
+    assert not scale_free_kernels(ScaleFreeConvolution(1, 2, 3).requires_grad_(False))
 
 
 @pytest.mark.parametrize(

@@ -208,9 +208,17 @@ class ScaleFreeConvolution(nn.Conv2d):
     """A convolution whose output is normalised: training may use that the length of its kernels does not matter."""
 
 
-def convolution(n_in: int, n_out: int, *, kernel: int = 3, stride: int = 1, activation: bool = True) -> nn.Sequential:
+def convolution(
+    n_in: int,
+    n_out: int,
+    *,
+    kernel: int = 3,
+    stride: int = 1,
+    activation: bool = True,
+    kind: type[nn.Conv2d] = nn.Conv2d,
+) -> nn.Sequential:
     """Build a convolution with an odd kernel that keeps the size up to its stride, ⌈size / stride⌉, normalised."""
-    weights = ScaleFreeConvolution(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
+    weights = kind(n_in, n_out, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(weights.weight, mode="fan_out", nonlinearity="leaky_relu")
     layers: list[nn.Module] = [weights, BatchNorm(n_out)]
     return nn.Sequential(*layers, Activation()) if activation else nn.Sequential(*layers)

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from natpn.encoders.base import (
     Activation,
+    ScaleFreeConvolution,
     bound,
     check_positive,
     check_shape,
@@ -38,7 +39,8 @@ class Stage(nn.Module):
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
-        first, second = convolution(n_in, n_out), convolution(n_out, n_out)
+        # orthogonal steps were tried with this encoder alone
+        first, second = (convolution(size, n_out, kind=ScaleFreeConvolution) for size in (n_in, n_out))
         with torch.no_grad():
             nn.init.dirac_(first[0].get_parameter("weight")[:n_in])
             nn.init.dirac_(second[0].get_parameter("weight"))

@@ -1,6 +1,6 @@
 """Gradient descent with everything around it: schedule, averaging, early stopping, checkpoints.
 
-The optimiser is Adam. In a cycle of the learning rate, kernels of normalised convolutions take orthogonal steps instead
+The optimiser is Adam. In a cycle of the learning rate, scale-free kernels take orthogonal steps instead
 (`natpn.training.orthogonal`); at a constant rate, which is the paper's scheme, nothing does.
 
 The state that is validated, and kept if it is the best, is a moving average of the weights if `averaging` is above 0.
