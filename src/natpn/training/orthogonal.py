@@ -40,7 +40,7 @@ def scale_free_kernels(module: nn.Module) -> list[nn.Parameter]:
 def orthogonal(matrix: Tensor) -> Tensor:
     """Return the matrix with the same singular vectors, and singular values near 1 where they are not tiny."""
     wide = matrix.shape[0] <= matrix.shape[1]
-    x = matrix if wide else matrix.T
+    x: Tensor = matrix if wide else matrix.T
     x = x / torch.linalg.vector_norm(x).clamp(min=_LEAST)
     for _ in range(_ROUNDS):
         square = x @ x.T
