@@ -41,12 +41,13 @@ class Case:
         return torch.randn(*leading, *self.input_shape, generator=torch.Generator().manual_seed(seed))
 
 
+_FULL = {"half_precision": False}  # test_resnet9.py has the other
 CASES = {
     "tabular plain": Case("tabular", {"n_features": 6, "latent_dim": 5}, (6,), (5,)),
     "tabular piecewise": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "piecewise"}, (6,), (5,)),
     "tabular both": Case("tabular", {"n_features": 6, "latent_dim": 5, "encoding": "both"}, (6,), (5,)),
-    "resnet9 tiny": Case("resnet9", {"shape": (1, 8, 8), "latent_dim": 5, "width": 4}, (1, 8, 8), (5,)),
-    "resnet9 colour": Case("resnet9", {"shape": (3, 13, 18), "latent_dim": 5}, (3, 13, 18), (5,)),
+    "resnet9 tiny": Case("resnet9", {"shape": (1, 8, 8), "latent_dim": 5, "width": 4, **_FULL}, (1, 8, 8), (5,)),
+    "resnet9 colour": Case("resnet9", {"shape": (3, 13, 18), "latent_dim": 5, **_FULL}, (3, 13, 18), (5,)),
     "image mnist": Case("image", {"shape": (1, 28, 28), "latent_dim": 5}, (1, 28, 28), (5,)),
     "image cifar": Case("image", {"shape": (3, 32, 32), "latent_dim": 5}, (3, 32, 32), (5,)),
     "image tiny": Case("image", {"shape": (1, 8, 8), "latent_dim": 5}, (1, 8, 8), (5,)),

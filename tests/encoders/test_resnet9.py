@@ -64,3 +64,45 @@ def test_width_is_checked(width):
 def test_patches_need_pictures():
     with pytest.raises(ValueError, match=r"images: expected at least one picture, .* got shape \(4, 5\)"):
         patch_components(torch.zeros(4, 5))
+
+
+def _types_in_convolutions(encoder, x):
+    found = set()
+    for layer in encoder.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(lambda _, inputs, output: found.add(output.dtype))
+    latent = encoder(x)
+    assert latent.dtype == x.dtype
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fast", "allowed", "training", "type_", "want"),
+    [
+        (True, True, True, torch.float32, torch.bfloat16),
+        (False, True, True, torch.float32, torch.float32),
+        (True, False, True, torch.float32, torch.float32),
+        (True, True, False, torch.float32, torch.float32),
+        (True, True, True, torch.float64, torch.float64),
+    ],
+)
+def test_only_steps_of_training_are_in_half_precision(monkeypatch, fast, allowed, training, type_, want):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": fast}, raising=False)
+    encoder = ResNet9Encoder((3, 8, 8), width=4, half_precision=allowed).to(type_).train(training)
+    assert _types_in_convolutions(encoder, torch.randn(4, 3, 8, 8, dtype=type_)) == {want}
+
+
+def test_gradients_in_half_precision_are_those_in_full(monkeypatch):
+    x = smooth(64, side=16)
+    gradients = []
+    for fast in (True, False):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda fast=fast: {"amx_bf16": fast}, raising=False)
+        torch.manual_seed(0)
+        encoder = ResNet9Encoder((3, 16, 16), width=8)
+        encoder(x)[:, 0].square().sum().backward()
+        kernels = [p for p in encoder.parameters() if p.ndim == 4]
+        assert all(kernel.grad.dtype == torch.float32 for kernel in kernels)
+        gradients.append(torch.cat([kernel.grad.flatten() for kernel in kernels]))
+    half, full = gradients
+    assert not torch.equal(half, full)
+    assert functional.cosine_similarity(half, full, 0) > 0.95

@@ -13,7 +13,7 @@ range; use bfloat16 where half precision is wanted.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import cast
@@ -202,6 +202,16 @@ class BatchNorm(nn.BatchNorm2d):
         return functional.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
         )
+
+
+def fast_in_half_precision(x: Tensor) -> bool:
+    """Say whether ``x`` is in float32 on a processor with instructions for bfloat16; without, it would be slower."""
+    if x.dtype != torch.float32:
+        return False
+    if x.device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    known: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # which older versions do not have
+    return x.device.type == "cpu" and any(known.get(name) is True for name in ("avx512_bf16", "amx_bf16"))
 
 
 class ScaleFreeConvolution(nn.Conv2d):

@@ -5,10 +5,12 @@
 The first convolution is not learned: its filters are the leading principal components of the 3 x 3 patches of the
 training pictures, brought to variance 1, each with both signs. Learning starts from inputs of equal weight, and the
 layer has no backward pass. A stage is a convolution, max-pooling that halves the map, and a second convolution beside a
-short cut; all are normalised. Convolutions start as close to the identity as their shapes allow.
+short cut; all are normalised. Convolutions start as close to the identity as their shapes allow. Steps of training run
+them in bfloat16 if the processor multiplies it faster; predictions are in the precision of the weights.
 """
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Self
 
@@ -23,6 +25,7 @@ from natpn.encoders.base import (
     check_positive,
     check_shape,
     convolution,
+    fast_in_half_precision,
     flatten_images,
     may_overwrite,
 )
@@ -63,6 +66,7 @@ class ResNet9Encoder(nn.Module):
         latent_dim: The size of the latent vector.
         width: The maps of the first stage; the next have twice and four times as many. By default 64 for pictures in
             colour and 32 for grey ones.
+        half_precision: Whether steps of training may run convolutions in bfloat16.
 
     Example:
         >>> import torch
@@ -73,8 +77,16 @@ class ResNet9Encoder(nn.Module):
     n_dims = 3
     filters: Tensor
 
-    def __init__(self, shape: Iterable[int] = (3, 32, 32), latent_dim: int = 16, *, width: int | None = None) -> None:
+    def __init__(
+        self,
+        shape: Iterable[int] = (3, 32, 32),
+        latent_dim: int = 16,
+        *,
+        width: int | None = None,
+        half_precision: bool = True,
+    ) -> None:
         super().__init__()
+        self.half_precision = half_precision
         self.shape = check_shape(shape)
         channels = self.shape[0]
         width = (64 if channels > 1 else 32) if width is None else width
@@ -108,5 +120,8 @@ class ResNet9Encoder(nn.Module):
         """Return the largest value of each of the last maps of (B, channels, height, width)."""
         images = images.contiguous(memory_format=torch.channels_last)  # in which convolutions are faster on the CPU
         responses = functional.conv2d(images, self.filters, padding=PATCH // 2)
-        maps = self.stages(self.activation(torch.cat([responses, -responses], 1)))
-        return bound(maps.amax((-2, -1)))
+        x = self.activation(torch.cat([responses, -responses], 1))
+        half = self.training and self.half_precision and fast_in_half_precision(images)
+        with torch.autocast(images.device.type, torch.bfloat16) if half else nullcontext():
+            x = self.stages(x)
+        return bound(x.amax((-2, -1)).to(images.dtype))
