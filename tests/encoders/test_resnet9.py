@@ -66,6 +66,20 @@ def test_patches_need_pictures():
         patch_components(torch.zeros(4, 5))
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_maps_have_their_channels_last(channels):
+    encoder = ResNet9Encoder((channels, 8, 8), width=4)
+    seen = []
+    for layer in encoder.stages.modules():
+        if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
+            layer.register_forward_hook(
+                lambda _, inputs, output: seen.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
+            )
+    encoder(torch.randn(4, channels, 8, 8))
+    assert len(seen) == 9
+    assert all(seen)
+
+
 def _types_in_convolutions(encoder, x):
     found = set()
     for layer in encoder.modules():

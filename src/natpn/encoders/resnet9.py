@@ -118,9 +118,11 @@ class ResNet9Encoder(nn.Module):
 
     def pooled(self, images: Tensor) -> Tensor:
         """Return the largest value of each of the last maps of (B, channels, height, width)."""
-        images = images.contiguous(memory_format=torch.channels_last)  # in which convolutions are faster on the CPU
         responses = functional.conv2d(images, self.filters, padding=PATCH // 2)
-        x = self.activation(torch.cat([responses, -responses], 1))
+        # The CPU is faster with channels last. Grey pictures have one channel, which says nothing of the order, so it
+        # is set here and not on the input.
+        both = torch.cat([responses, -responses], 1).contiguous(memory_format=torch.channels_last)
+        x = self.activation(both)
         half = self.training and self.half_precision and fast_in_half_precision(images)
         with torch.autocast(images.device.type, torch.bfloat16) if half else nullcontext():
             x = self.stages(x)
