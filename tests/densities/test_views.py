@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from torch.testing import assert_close
 
-from natpn.densities import GaussianMixture, RadialFlow, Views
+from natpn.densities import GaussianMixture, RadialFlow, Rising, Views
 
 
 def sample(rows=4000, seed=0):
@@ -57,3 +57,24 @@ def test_far_away_it_is_finite_and_low():
 def test_it_is_refitted_alone_if_all_parts_are():
     assert Views([GaussianMixture(2), GaussianMixture(3)]).refit_suffices
     assert not Views([GaussianMixture(2), RadialFlow(3)]).refit_suffices
+
+
+def test_views_may_see_the_same_column():
+    z = sample()
+    density = Views([GaussianMixture(4, 1), Rising(), GaussianMixture(2, 1)], first=[0, 3, 3]).double()
+    density.refit(z)
+    assert density.dim == 5
+    rising = ((z[:, 3] - density.middle[1]) / density.unit[1]).clamp(max=0)
+    assert float((rising < -1).double().mean()) == pytest.approx(0.01, abs=0.001)
+    last = ((density.parts[2](z[:, 3:]) - density.middle[2]) / density.unit[2]).clamp(max=0)
+    assert_close(density(z), density.parts[0](z[:, :4]) + density.unit[0] * (rising + last))
+
+
+def test_more_of_a_rising_feature_takes_nothing_off():
+    z = sample()
+    density = Views([GaussianMixture(4, 1), Rising()]).double()
+    density.refit(z)
+    more, less = z.clone(), z.clone()
+    more[:, 4], less[:, 4] = 50.0, -50.0
+    assert_close(density(more), density.parts[0](z[:, :4]))
+    assert bool((density(less) < density(z) - 10).all())

@@ -16,7 +16,8 @@ from natpn.densities.base import Density, Surprise
 from natpn.densities.flows import RadialFlow, SplineFlow
 from natpn.densities.gaussian_mixture import GaussianMixture
 from natpn.densities.masked_autoregressive import MaskedAutoregressiveFlow
-from natpn.densities.views import Views
+from natpn.densities.relative import RelativeMixture
+from natpn.densities.views import Rising, Views
 
 DENSITIES: dict[str, type[Density]] = {
     "radial": RadialFlow,
@@ -31,6 +32,8 @@ __all__ = [
     "GaussianMixture",
     "MaskedAutoregressiveFlow",
     "RadialFlow",
+    "RelativeMixture",
+    "Rising",
     "SplineFlow",
     "Surprise",
     "Views",

@@ -32,6 +32,14 @@ def identity(summed: Tensor) -> Tensor:
     return summed
 
 
+def weighted_quantiles(value: Tensor, weight: Tensor, *shares: float) -> Tensor:
+    """Return the smallest values, (shares,), at which at least these shares of the weight are reached."""
+    order = value.argsort()
+    below = weight[order].cumsum(0)
+    places = torch.searchsorted(below, below.new_tensor(shares) * below[-1])
+    return value[order][places.clamp(max=len(value) - 1)]
+
+
 class Density(nn.Module, ABC):
     """A normalised density over latents of `dim` numbers.
 

@@ -1,12 +1,12 @@
 """A density over latents, less what densities of other views of the same input fall short.
 
-    log p(z₀, z₁, …) = log q₀(z₀) + u₀ · Σ_v min(0, (log q_v(z_v) − c_v) / u_v)
+    log p(z) = log q₀(z₀) + u₀ · Σ_v min(0, (log q_v(z_v) − c_v) / u_v)
 
-c_v is the median of log q_v over training rows, and u_v how far below it their first percentile is, so views are added
-in units of their own, however many numbers they have. One density over all would be ruled by the view with the most
-numbers. A view that looks more usual than most takes nothing off, and adds nothing: a picture with a common texture may
-still show what was never seen. The result does not integrate to one; evidence is scaled on held-out rows, and needs
-ratios alone.
+z_v are the columns of z that a view sees. c_v is the median of log q_v over training rows, and u_v how far below it
+their first percentile is, so views are added in units of their own, however many numbers they have. One density over
+all would be ruled by the view with the most numbers. A view that looks more usual than most takes nothing off, and adds
+nothing: a picture with a common texture may still show what was never seen. The result does not integrate to one;
+evidence is scaled on held-out rows, and needs ratios alone.
 """
 
 from collections.abc import Sequence
@@ -15,30 +15,51 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from natpn.densities.base import FLOOR, Density, Reduce, identity
+from natpn.densities.base import FLOOR, Density, Reduce, identity, weighted_quantiles
 
 _RARE = 0.01
 _THINNEST = 1e-6  # nats
 
 
+class Rising(Density):
+    """log p = z for a single feature, of which more is more familiar: a view alone, since it has no end."""
+
+    refit_suffices = True
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Return the feature, (..., 1), as (...)."""
+        return z[..., 0].to(self.scale.dtype)
+
+    def _log_prob(self, u: Tensor) -> Tensor:
+        return self.log_prob(u)
+
+
 class Views(Density):
-    """A density over the first features, less the shortfalls of densities over those that follow.
+    """A density over some features, less the shortfalls of densities over others.
 
     Args:
-        parts: The densities, in the order of their features.
+        parts: The densities.
+        first: The first column that each of them sees; by default they see one after the other.
 
     Example:
         >>> from natpn.densities import GaussianMixture
         >>> Views([GaussianMixture(3, 2), GaussianMixture(2, 2)])(torch.zeros(4, 5)).shape
+        torch.Size([4])
+        >>> Views([GaussianMixture(3, 2), GaussianMixture(2, 2)], first=[0, 1])(torch.zeros(4, 3)).shape
         torch.Size([4])
     """
 
     middle: Tensor
     unit: Tensor
 
-    def __init__(self, parts: Sequence[Density]) -> None:
-        super().__init__(sum(part.dim for part in parts))
-        self.sizes = [part.dim for part in parts]
+    def __init__(self, parts: Sequence[Density], first: Sequence[int] | None = None) -> None:
+        first = [sum(part.dim for part in parts[:i]) for i in range(len(parts))] if first is None else first
+        ends = [start + part.dim for start, part in zip(first, parts, strict=True)]
+        super().__init__(max(ends))
+        self.columns = [slice(*ends) for ends in zip(first, ends, strict=True)]
         self.parts = nn.ModuleList(parts)
         self.refit_suffices = all(part.refit_suffices for part in parts)
         self.register_buffer("middle", torch.zeros(len(parts)))
@@ -65,8 +86,12 @@ class Views(Density):
             value = value + self.unit[0] * ((other - self.middle[i]) / self.unit[i]).clamp(max=0)
         return value.clamp(min=-FLOOR)
 
+    def _seen(self, z: Tensor) -> list[tuple[Density, Tensor]]:
+        """Return each part with the features that it sees."""
+        return [(part, z[..., columns]) for part, columns in zip(self._parts, self.columns, strict=True)]
+
     def _each(self, z: Tensor) -> list[Tensor]:
-        return [part(view) for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True)]
+        return [part(view) for part, view in self._seen(z)]
 
     def _log_prob(self, u: Tensor) -> Tensor:
         return self.log_prob(u)
@@ -81,24 +106,16 @@ class Views(Density):
     ) -> None:
         """Fit each part to its features, then the units (see `Density.refit` for the arguments)."""
         z, weight = self._checked(z, weight)
-        for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True):
+        for part, view in self._seen(z):
             part.refit(view, weight, generator, reduce)
         rows = reduce(weight.sum())
         for i, value in enumerate(self._each(z)):
             # of several processes, the mean of their quantiles
-            middle, low = reduce(weight.sum() * _quantiles(value.double(), weight)) / rows
+            middle, low = reduce(weight.sum() * weighted_quantiles(value.double(), weight, 0.5, _RARE)) / rows
             self.middle[i] = middle
             self.unit[i] = (middle - low).clamp(min=_THINNEST)
 
     def settle(self, z: Tensor) -> None:
         """Pass on to each part its features."""
-        for part, view in zip(self._parts, z.split(self.sizes, -1), strict=True):
+        for part, view in self._seen(z):
             part.settle(view)
-
-
-def _quantiles(value: Tensor, weight: Tensor) -> Tensor:
-    """Return the median and the first percentile of weighted values."""
-    order = value.argsort()
-    below = weight[order].cumsum(0)
-    places = torch.searchsorted(below, torch.tensor([0.5, _RARE], dtype=below.dtype, device=below.device) * below[-1])
-    return value[order][places.clamp(max=len(value) - 1)]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from natpn import densities, encoders
-from natpn.densities import Density, GaussianMixture, Surprise, Views
+from natpn.densities import Density, GaussianMixture, RelativeMixture, Rising, Surprise, Views
 from natpn.encoders.base import LIMIT, bound, check_positive
 from natpn.evidence import Evidence
 from natpn.families import Family
@@ -20,6 +20,7 @@ from natpn.network.patch_energies import PatchEnergies
 ACTIVATION = "silu"
 KNOTS, MOST_KNOTS, KNOTS_ROWS, KNOTS_GROWTH = 9, 17, 3000, 0.28  # 13 with 10,000 rows, 17 with 30,000
 COMPONENTS = 60
+CLUSTERS = 12  # of the latents of pictures, or as many as there are classes
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
 BANDWIDTH = 0.05
@@ -142,9 +143,9 @@ def default_network(
     finer; pictures through a small residual network. The density sees the latent vector and the leading principal
     components of the input. It is a Gaussian mixture of up to 60 components, each with at least twice as many
     training rows as there are features; its covariances are drawn towards the pooled one with the weight of a fifth as
-    many rows, and blurred by a few hundredths of the data's spread. Of a picture, one such mixture sees direction and
-    length of the latent vector. What another, of the texture (`PatchEnergies`), falls short is taken off, and of grey
-    pictures what a third, of their components, does (`Views`).
+    many rows, and blurred by a few hundredths of the data's spread. Of a picture, a `RelativeMixture` sees direction
+    and length of the latent vector. Taken off is what the length falls short, what a mixture of the texture
+    (`PatchEnergies`) does, and of grey pictures what a mixture of their components does (`Views`).
 
     Args:
         shape: The number of features, or the shape (channels, height, width) of an image.
@@ -188,7 +189,11 @@ def default_network(
     inner = latent_dim + int(polar)
     dim = inner + bypass.latent_dim - int(surprise)
     if density is None and polar:
-        density = Views([default_mixture(n, n_rows) for n in (inner, *(view.latent_dim for view in views))])
+        clusters = min(COMPONENTS, max(CLUSTERS, family.n_statistics), most_components(inner, n_rows))
+        others = [default_mixture(view.latent_dim, n_rows) for view in views]
+        # of the latents the last number is the logarithm of their length
+        first = [0, inner - 1, *(inner + sum(other.dim for other in others[:i]) for i in range(len(others)))]
+        density = Views([RelativeMixture(inner, clusters, BANDWIDTH), Rising(), *others], first)
     elif density is None:
         density = default_mixture(dim, n_rows)
     elif isinstance(density, str):
@@ -200,8 +205,12 @@ def default_network(
 
 def default_mixture(dim: int, n_rows: int) -> GaussianMixture:
     """Return an unfitted mixture for features of as many training rows."""
-    n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
-    return GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
+    return GaussianMixture(dim, min(COMPONENTS, most_components(dim, n_rows)), SHRINKAGE * dim, BANDWIDTH)
+
+
+def most_components(dim: int, n_rows: int) -> int:
+    """Return how many components of so many features as many training rows allow."""
+    return int(max(1, n_rows // (ROWS_PER_COMPONENT * dim)))
 
 
 def default_knots(n_rows: int) -> int:

@@ -181,7 +181,7 @@ class NaturalPosteriorNetwork(nn.Module):
     def features(self, x: Tensor, latent: Tensor, beside: Tensor | None = None) -> Tensor:
         """Return what the density sees: latents, and the output of the bypass, which may be known."""
         if self.polar:
-            latent = _in_polar_coordinates(latent)
+            latent = in_polar_coordinates(latent)
         if self.bypass is None:
             return latent
         if beside is None:
@@ -291,7 +291,7 @@ def quick_way(members: list[NaturalPosteriorNetwork], combine: Callable[[Tensor,
     return see
 
 
-def _in_polar_coordinates(latent: Tensor) -> Tensor:
+def in_polar_coordinates(latent: Tensor) -> Tensor:
     """Return direction and log-length of latents (..., H), as (..., H + 1)."""
     length = torch.linalg.vector_norm(latent, dim=-1, keepdim=True).clamp(min=_SHORTEST)
     return torch.cat([latent / length, length.log()], -1)
