@@ -42,13 +42,27 @@ def test_the_mixture_fits_the_number_of_rows():
     assert default_network(3, family, n_rows=1000).density.dim == 16 + 3
 
 
-@pytest.mark.parametrize(("shape", "sizes"), [((1, 8, 8), [17, 9, 16]), ((3, 8, 8), [17, 27])])
-def test_a_picture_has_a_density_for_each_view(shape, sizes):
-    """Direction and log-length of the latents, the texture and, of grey pictures, the components."""
+@pytest.mark.parametrize(
+    ("shape", "views"),
+    [((1, 8, 8), [(0, 17), (16, 17), (17, 26), (26, 42)]), ((3, 8, 8), [(0, 17), (16, 17), (17, 44)])],
+)
+def test_a_picture_has_a_density_for_each_view(shape, views):
+    """Direction and log-length of the latents, the length, the texture and, of grey pictures, the components."""
     network = default_network(shape, families.get("categorical", n_classes=3), n_rows=500)
-    assert network.density.sizes == sizes
-    x = torch.zeros(4, *shape)
-    assert network.features(x, network.represent(x)[0]).shape == (4, sum(sizes))
+    assert [(columns.start, columns.stop) for columns in network.density.columns] == views
+    x = torch.randn(4, *shape, generator=torch.Generator().manual_seed(0))
+    latent = network.represent(x)[0]
+    features = network.features(x, latent)
+    assert features.shape == (4, views[-1][1])
+    assert_close(features[:, 16], latent.norm(dim=-1).log())
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_rows", "clusters"), [(3, 5000, 12), (20, 5000, 20), (200, 5000, 60), (3, 100, 2), (3, 5, 1)]
+)
+def test_latents_of_pictures_have_as_many_clusters_as_there_are_classes(n_classes, n_rows, clusters):
+    network = default_network((3, 8, 8), families.get("categorical", n_classes=n_classes), n_rows)
+    assert network.density.parts[0].clusters.n_components == clusters
 
 
 @pytest.mark.parametrize(("n_rows", "knots"), [(10, 9), (3000, 9), (10_000, 13), (30_000, 17), (10**7, 17)])
