@@ -5,7 +5,7 @@ import torch
 from scipy import stats
 from torch.testing import assert_close
 
-from natpn.densities import GaussianMixture, RadialFlow, Rising, Views
+from natpn.densities import GaussianMixture, RadialFlow, RelativeMixture, Rising, Views
 
 
 def sample(rows=4000, seed=0):
@@ -23,7 +23,18 @@ def test_units_are_from_the_median_to_the_first_percentile():
     for i, dim in enumerate((2, 3)):
         normal, chi2 = -dim / 2 * torch.log(torch.tensor(2 * torch.pi)), stats.chi2(dim)
         assert float(density.middle[i]) == pytest.approx(float(normal) - chi2.median() / 2, abs=0.03)
-        assert float(density.unit[i]) == pytest.approx((chi2.ppf(0.99) - chi2.median()) / 2, abs=0.1)
+        unit = (chi2.ppf(0.99) - chi2.median()) / 2
+        assert float(density.unit[i]) == pytest.approx(unit if i else 3 * 2**0.5, abs=0.1)  # which is larger
+
+
+def test_views_count_beside_a_density_that_is_the_same_for_all_rows():
+    z = sample()
+    density = Views([RelativeMixture(2, 1), GaussianMixture(3, 1)]).double()
+    density.refit(z)
+    assert float(density.parts[0](z[:, :2]).detach().std()) < 1
+    far = z.clone()
+    far[:, 4] = 30.0
+    assert bool((density(far) < density(z) - 100).all())
 
 
 def test_a_view_takes_off_what_it_falls_short():

@@ -11,6 +11,7 @@ one in any arithmetic we have, decreases along every ray, and is finite in float
 gradients are zero.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
@@ -22,6 +23,7 @@ from natpn.few_rows import Floats, Form, array, within
 
 REACH = 1e4
 FLOOR = 1e30
+_THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
 _SHRINK = 1e-15  # keeps the squares of entries up to 1e30 within float32
 
 Reduce = Callable[[Tensor], Tensor]
@@ -68,6 +70,14 @@ class Density(nn.Module, ABC):
     def n_continuous(self) -> int:
         """How many features it is a density over."""
         return self.dim
+
+    @property
+    def least_unit(self) -> float:
+        """The least difference, in nats, that counts as one between a usual row and the rarest hundredth.
+
+        Latents may fill a thin sheet only, on which all rows are about as dense, and a small step off it is not far.
+        """
+        return _THINNEST * math.sqrt(self.n_continuous)
 
     @abstractmethod
     def _log_prob(self, u: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from natpn.network.patch_energies import PatchEnergies
 ACTIVATION = "silu"
 KNOTS, MOST_KNOTS, KNOTS_ROWS, KNOTS_GROWTH = 9, 17, 3000, 0.28  # 13 with 10,000 rows, 17 with 30,000
 COMPONENTS = 60
-CLUSTERS = 12  # of the latents of pictures, or as many as there are classes
+CLUSTERS, ROWS_PER_CLUSTER = 12, 8  # of the latents of pictures; more, if there are more classes
 ROWS_PER_COMPONENT = 2.0
 SHRINKAGE = 0.2
 BANDWIDTH = 0.05
@@ -189,7 +189,7 @@ def default_network(
     inner = latent_dim + int(polar)
     dim = inner + bypass.latent_dim - int(surprise)
     if density is None and polar:
-        clusters = min(COMPONENTS, max(CLUSTERS, family.n_statistics), most_components(inner, n_rows))
+        clusters = min(COMPONENTS, max(CLUSTERS, family.n_statistics), max(2, n_rows // ROWS_PER_CLUSTER))
         others = [default_mixture(view.latent_dim, n_rows) for view in views]
         # of the latents the last number is the logarithm of their length
         first = [0, inner - 1, *(inner + sum(other.dim for other in others[:i]) for i in range(len(others)))]
@@ -205,12 +205,8 @@ def default_network(
 
 def default_mixture(dim: int, n_rows: int) -> GaussianMixture:
     """Return an unfitted mixture for features of as many training rows."""
-    return GaussianMixture(dim, min(COMPONENTS, most_components(dim, n_rows)), SHRINKAGE * dim, BANDWIDTH)
-
-
-def most_components(dim: int, n_rows: int) -> int:
-    """Return how many components of so many features as many training rows allow."""
-    return int(max(1, n_rows // (ROWS_PER_COMPONENT * dim)))
+    n_components = int(max(1, min(COMPONENTS, n_rows // (ROWS_PER_COMPONENT * dim))))
+    return GaussianMixture(dim, n_components, SHRINKAGE * dim, BANDWIDTH)
 
 
 def default_knots(n_rows: int) -> int:

@@ -49,7 +49,6 @@ from natpn.training.batches import Rows, RowSource
 from natpn.training.session import Session
 
 EVENT = 2.0
-THINNEST = 3.0  # times √H: real tables have units of 3 to 14 times √H
 LEAST = 0.01  # with the onset of the budget, 0.02, `USUAL` follows
 MOST = 0.1
 USUAL = 0.5
@@ -239,7 +238,7 @@ def set_budget(network: NaturalPosteriorNetwork, held_out: Latents) -> None:
     without = density.density(features[..., :-1]) if isinstance(density, Surprise) else density(features)
     rare = min(max(_RARE, _LOWEST / len(without)), 0.5)
     middle, low = (float(without.double().quantile(q)) for q in (0.5, rare))
-    unit = max(middle - low, THINNEST * math.sqrt(density.n_continuous))
+    unit = max(middle - low, density.least_unit)
     if isinstance(density, Surprise):
         density.weight.fill_(EVENT * unit / -math.log(_RARE))
     chi = network.family.link(network.decoder(held_out.latent))
