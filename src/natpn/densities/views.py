@@ -4,7 +4,7 @@
 
 z_v are the columns of z that a view sees. c_v is the median of log q_v over training rows, and u_v how far below it
 their first percentile is, so views are added in units of their own, however many numbers they have; u₀ is at least
-`Density.least_unit`, or else nothing would be taken off a density that is the same for all rows. One density over all
+the `least_unit` of q₀, or else nothing would be taken off a density that is the same for all rows. One density over all
 would be ruled by the view with the most numbers. A view that looks more usual than most takes nothing off, and adds
 nothing: a picture with a common texture may still show what was never seen. The result does not integrate to one;
 evidence is scaled on held-out rows, and needs ratios alone.
@@ -114,7 +114,7 @@ class Views(Density):
             # of several processes, the mean of their quantiles
             middle, low = reduce(weight.sum() * weighted_quantiles(value.double(), weight, 0.5, _RARE)) / rows
             self.middle[i] = middle
-            self.unit[i] = (middle - low).clamp(min=_THINNEST if i else self.least_unit)
+            self.unit[i] = (middle - low).clamp(min=_THINNEST if i else self._parts[0].least_unit)
 
     def settle(self, z: Tensor) -> None:
         """Pass on to each part its features."""
