@@ -135,18 +135,3 @@ def test_a_density_is_taken_if_the_prediction_allows_it(shift, taken):
     assert torch.equal(model.density(latent), before) == (not taken)
     if taken:
         assert_close(model.density.location, trainee.density.location)
-
-
-def test_fine_tuning_may_have_a_cycle_of_its_own():
-    """It goes on to the end of the cycle, and brings the density nearer to the latents than a small constant rate."""
-    family, train, held_out = problem("categorical")
-    found = {}
-    for rate in (None, 0.1):
-        torch.manual_seed(0)
-        model = made(family)
-        scheme = replace(SCHEME, learning_rate=1e-3, patience=2, fine_tuning_epochs=30, fine_tuning_rate=rate)
-        history = fit(model, train, held_out, scheme=scheme).history
-        entries = [entry for entry in history if entry["phase"] == "fine-tuning"]
-        found[rate] = min(entry["best"] for entry in entries)
-    assert len(entries) == 30
-    assert found[0.1] < found[None] - 1

@@ -35,8 +35,6 @@ class Paper:
         max_gradient_norm: Longer gradients are shortened to it.
         warm_up_epochs: Epochs of the density alone before joint training; 0 for none.
         fine_tuning_epochs: Epochs of the density alone after it; 0 for none.
-        fine_tuning_rate: If given, fine-tuning goes on to the end of one cycle of the learning rate with this peak. A
-            radial flow has a few centres that have to travel through the latent space, which takes thousands of steps.
         density_rows: At most this many latents are used for the density alone.
         schedule: That of the joint training, "constant" as in the paper, or "one_cycle", which goes on to its end.
         vary: Shift and mirror pictures in joint training, as `Staged` does.
@@ -50,7 +48,6 @@ class Paper:
     max_gradient_norm: float = 10.0
     warm_up_epochs: int = 3
     fine_tuning_epochs: int = 100
-    fine_tuning_rate: float | None = None
     density_rows: int = 200_000
     schedule: Literal["constant", "one_cycle"] = "constant"
     vary: bool = False
@@ -101,9 +98,6 @@ class Paper:
             session.finish(phase)
         else:
             descent = self._descent(self.fine_tuning_epochs)
-            if self.fine_tuning_rate is not None:
-                rate = self.fine_tuning_rate
-                descent = replace(descent, learning_rate=rate, schedule="one_cycle", patience=None)
             descend(session, phase, trainee, density_rows(train), density_rows(held_out), descent)
 
     def _latents(self, session: Session, member: NaturalPosteriorNetwork, place: int) -> tuple[Latents, Latents]:

@@ -69,9 +69,8 @@ SENSORLESS_DRIVE = Experiment(
     needs=("sensorless-drive",),
 )
 
-# For pictures, what the default of the library has: one cycle of 12 epochs. Its few steps leave the radial flow of the
-# paper's scheme behind the latents, so fine-tuning has a rate of its own, chosen by the likelihood of held-out latents.
-PICTURES = Setting(max_epochs=12, learning_rate=5e-3, batch_size=256, schedule="one_cycle", fine_tuning_rate=0.1)
+# For pictures, what the default of the library has: one cycle of 12 epochs.
+PICTURES = Setting(max_epochs=12, learning_rate=5e-3, batch_size=256, schedule="one_cycle")
 CIFAR10_SETTING = replace(PICTURES, budget="exp")
 CIFAR10_QUICK_ROWS = 40
 CIFAR10_OOD = _by_kind("SVHN", "CelebA", "OODom")

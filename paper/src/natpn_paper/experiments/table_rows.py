@@ -59,7 +59,6 @@ class Setting:
         flow: Kind and number of layers of the paper's density.
         budget: The paper's certainty budget.
         schedule: "constant" with early stopping, or "one_cycle".
-        fine_tuning_rate: The peak of the one cycle of fine-tuning, if it has one; see `natpn.training.Paper`.
     """
 
     hidden: tuple[int, int] = (64, 3)
@@ -72,7 +71,6 @@ class Setting:
     flow: tuple[str, int] = ("radial", 16)
     budget: str = "normal"
     schedule: Literal["constant", "one_cycle"] = "constant"
-    fine_tuning_rate: float | None = None
 
     def chosen(self, data: str) -> "Setting":
         """Return the setting with what was chosen for a data set by validation likelihood."""
@@ -171,7 +169,7 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         density = densities.get(flow, setting.latent_dim, n_layers=layers, **widths)
-    scheme = Paper(**schedule(run, setting), **(quick | off), vary=True, fine_tuning_rate=setting.fine_tuning_rate)
+    scheme = Paper(**schedule(run, setting), **(quick | off), vary=True)
     return {"scheme": scheme, "density": density, "budget": setting.budget}
 
 
