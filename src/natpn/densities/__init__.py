@@ -5,6 +5,8 @@
 - `maf`: a masked autoregressive flow, for curved but connected latents.
 - `spline`: an autoregressive spline flow. The most flexible, the slowest.
 
+`RelativeMixture` and `Views` are for pictures, whose evidence has several sources; they do not integrate to one.
+
 To add one: a file with a subclass of `Density` whose constructor is `(dim, **options)`, and a line in `DENSITIES`.
 """
 
