@@ -1,4 +1,4 @@
-"""How much denser latents are in clusters than in one normal for all, far away as dense as the clusters.
+"""Clusters of latents, relative to a single normal over all of them.
 
     log p(z) = log q(z) − max(log r(z), c)
 

@@ -23,7 +23,7 @@ _THINNEST = 1e-6  # nats
 
 
 class Rising(Density):
-    """log p = z for a single feature, of which more is more familiar: a view alone, since it has no end."""
+    """log p = z, for one feature of which more is more familiar; it grows without end, so it can only be a view."""
 
     refit_suffices = True
 
@@ -58,9 +58,9 @@ class Views(Density):
 
     def __init__(self, parts: Sequence[Density], first: Sequence[int] | None = None) -> None:
         first = [sum(part.dim for part in parts[:i]) for i in range(len(parts))] if first is None else first
-        ends = [start + part.dim for start, part in zip(first, parts, strict=True)]
-        super().__init__(max(ends))
-        self.columns = [slice(*ends) for ends in zip(first, ends, strict=True)]
+        columns = [slice(start, start + part.dim) for start, part in zip(first, parts, strict=True)]
+        super().__init__(max(part.stop for part in columns))
+        self.columns = columns
         self.parts = nn.ModuleList(parts)
         self.refit_suffices = all(part.refit_suffices for part in parts)
         self.register_buffer("middle", torch.zeros(len(parts)))
