@@ -120,8 +120,8 @@ class ResNet9Encoder(nn.Module):
         """Return the largest value of each of the last maps of (B, channels, height, width)."""
         responses = functional.conv2d(images, self.filters, padding=PATCH // 2)
         # The CPU is faster with channels last. Grey pictures have one channel, which says nothing of the order, so it
-        # is set here and not on the input.
-        both = torch.cat([responses, -responses], 1).contiguous(memory_format=torch.channels_last)
+        # is set here and not on the input, and in a way that vmap can do.
+        both = torch.cat([responses, -responses], 1).permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         x = self.activation(both)
         half = self.training and self.half_precision and fast_in_half_precision(images)
         with torch.autocast(images.device.type, torch.bfloat16) if half else nullcontext():
