@@ -1,6 +1,6 @@
 """The latent space of MNIST and KMNIST in two dimensions, by t-SNE with three perplexities (Appendix I.3).
 
-t-SNE gets the normalised latents. Colours are the log-evidence, which for `NatPN` also depends on the principal
+t-SNE gets the normalised latents. Colours are the log-evidence, which for `NatPN` also depends on texture and principal
 components of the input.
 """
 
