@@ -4,7 +4,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from natpn.encoders import ImageEncoder, TabularEncoder
+from natpn.encoders import ImageEncoder, ResNet9Encoder, TabularEncoder
 from natpn_paper.baselines.dropout import DropoutNetwork, PatternDropout
 from paper.baselines.problems import clusters, line, quick
 
@@ -42,12 +42,25 @@ def test_samples_are_fixed_networks_whatever_the_rows_beside():
 
 def test_patterns_drop_the_share_and_keep_the_mean():
     layer = PatternDropout(0.25, seed=0).eval()
-    layer.n_samples = 400
-    dropped = layer(torch.ones(400 * 2, 64, dtype=torch.float64)).reshape(400, 2, 64)
+    found = []
+    for layer.pattern in range(400):
+        found.append(layer(torch.ones(2, 64, dtype=torch.float64)))
+    dropped = torch.stack(found)
     assert torch.equal(dropped[:, 0], dropped[:, 1])
     assert float((dropped == 0).double().mean()) == pytest.approx(0.25, abs=0.01)
     assert float(dropped.mean()) == pytest.approx(1.0, abs=0.02)
     assert len(dropped[:, 0].unique(dim=0)) == 400
+
+
+@torch.no_grad()
+def test_patterns_are_the_same_for_pictures_that_the_encoder_takes_in_parts():
+    network = DropoutNetwork(ResNet9Encoder((1, 8, 8), 4, width=4), 4, 2, 0.1, 3, seed=0).eval()
+    network.sample()
+    x = torch.randn(300, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    raw = network(x)
+    assert raw.shape == (3, 300, 2)
+    assert_allclose(network(x[290:]), raw[:, 290:], rtol=1e-4, atol=1e-5)
+    assert float(raw.std(0).min()) > 0
 
 
 @pytest.mark.parametrize(

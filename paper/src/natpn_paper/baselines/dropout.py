@@ -22,9 +22,7 @@ _ACTIVATIONS = (Activation, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.
 
 
 class PatternDropout(FastDropout):
-    """Dropout that, once `n_samples` is set, applies that many fixed patterns in evaluation mode.
-
-    A batch then consists of n_samples copies of the same rows, one after the other, and each copy gets its own pattern.
+    """Dropout that applies one of several fixed patterns to all rows in evaluation mode, once one is chosen.
 
     Args:
         rate: The share of entries set to zero.
@@ -34,16 +32,15 @@ class PatternDropout(FastDropout):
     def __init__(self, rate: float, seed: int) -> None:
         super().__init__(rate)
         self.seed = seed
-        self.n_samples: int | None = None
+        self.pattern: int | None = None  # which of them applies
 
     def forward(self, x: Tensor) -> Tensor:
         """Set entries to zero, and scale the others up."""
-        if self.training or self.n_samples is None or not self.p:
+        if self.training or self.pattern is None or not self.p:
             return super().forward(x)
         generator = torch.Generator().manual_seed(self.seed)
-        kept = torch.rand(self.n_samples, 1, *x.shape[1:], generator=generator, dtype=torch.float64) >= self.p
-        samples = x.reshape(self.n_samples, -1, *x.shape[1:]) * (kept.to(x) / (1 - self.p))
-        return samples.reshape(x.shape)
+        kept = torch.rand(self.pattern + 1, *x.shape[1:], generator=generator, dtype=torch.float64)[-1] >= self.p
+        return x * (kept.to(x) / (1 - self.p))
 
 
 class DropoutNetwork(PlainNetwork):
@@ -70,17 +67,18 @@ class DropoutNetwork(PlainNetwork):
     def sample(self) -> None:
         """Return n_samples outputs, (n_samples, B, n_outputs), in all calls from now on."""
         self.samples = True
-        for module in self.modules():
-            if isinstance(module, PatternDropout):
-                module.n_samples = self.n_samples
 
     def forward(self, x: Tensor) -> Tensor:
         """Return raw outputs, (B, n_outputs), or (n_samples, B, n_outputs) after `sample` was called."""
         if not self.samples:
             return super().forward(x)
-        repeated = x.repeat(self.n_samples, *[1] * (x.ndim - 1))
-        raw: Tensor = super().forward(repeated).unflatten(0, (self.n_samples, len(x)))
-        return raw
+        return torch.stack([self._with_pattern(i, x) for i in range(self.n_samples)])
+
+    def _with_pattern(self, pattern: int, x: Tensor) -> Tensor:
+        for module in self.modules():
+            if isinstance(module, PatternDropout):
+                module.pattern = pattern
+        return super().forward(x)
 
 
 def _insert(module: nn.Module, rate: float, seed: int) -> int:
