@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from natpn.cli import cli
-from natpn_paper import datasets
-from natpn_paper.experiments import execute, grid, read_lines
+from natpn_paper import baselines, datasets
+from natpn_paper.experiments import execute, grid, read_lines, scoring
 from natpn_paper.experiments.base import Outcome, Run
 from natpn_paper.experiments.grid import PARTS, POINTS, Measured, Point, search, steps
 from natpn_paper.experiments.table_rows import Setting
@@ -70,6 +70,38 @@ def test_test_rows_play_no_part(monkeypatch):
 
     monkeypatch.setattr(datasets, "load", spoiled)
     assert execute(grid.CHOICE, run)["scores"] == scores
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+def test_a_fit_does_not_see_the_rows_that_judge_it(monkeypatch):
+    seen = {}
+
+    class Recorder:
+        def fit(self, X, y, X_val, y_val):
+            seen.update(fitted=X, stopped=X_val)
+            return self
+
+        def predict_dist(self, X):
+            seen.update(judged=X)
+            return self
+
+        def log_prob(self, y):
+            return np.zeros(len(y))
+
+    def score(model, data):
+        assert not data.ood
+        assert np.array_equal(data.test[0], seen["judged"])
+        return {"NLL": 0.0}
+
+    monkeypatch.setattr(baselines, "get", lambda *_, **__: Recorder())
+    monkeypatch.setattr(scoring, "score", score)
+    execute(grid.CHOICE, Run("choose", "concrete", Point(width=16).name, 0))
+    whole = datasets.load("concrete", seed=0)
+    fitted, judged = seen["fitted"], seen["judged"]
+    assert len(judged) == -(-len(whole.train[0]) // 5)
+    assert np.array_equal(seen["stopped"], whole.validation[0])
+    together = np.concatenate([fitted, judged])
+    assert np.array_equal(together[np.lexsort(together.T)], whole.train[0][np.lexsort(whole.train[0].T)])
 
 
 def made(run: Run) -> Outcome:

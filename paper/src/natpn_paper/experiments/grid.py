@@ -1,11 +1,15 @@
-"""Settings of `NatPN (paper)` from the paper's grid (Appendix G), chosen by the likelihood of validation rows.
+"""Settings of `NatPN (paper)` from the paper's grid (Appendix G), chosen by the likelihood of rows held out for that.
 
 All combinations would be hundreds of fits for each data set. A coordinate search makes seventeen: learning rate and
 width of the encoder first, then the flow, the latent dimension, and the budget, each with the best of what came before.
 A step leaves what is there only for a likelihood that is better by a standard error: it starts from what the paper says
 worked well, a radial flow with 16 layers on 16 latent dimensions, or from the table's own setting. For Bike Sharing
 the last three are known from the paper's own study (see `Setting`). Fine-tuning is left out, since it hardly changes
-the prediction. Test rows play no part.
+the prediction.
+
+A point is judged by a fifth of the training rows, which its fit does not see. Validation rows decide when a fit stops,
+so they flatter it, and a wide network with a high rate most: on Kin8nm their likelihood prefers 64 units to 16, where
+that of other rows is the same. Test rows play no part.
 """
 
 import math
@@ -27,6 +31,7 @@ from natpn_paper.experiments.studies import BUDGETS
 from natpn_paper.experiments.table_rows import Setting, encoder, paper_scheme
 
 SCORE, ERROR = "NLL", "NLL error"
+JUDGED = 0.2  # of the training rows
 TABLES = (SENSORLESS_DRIVE, BIKE_SHARING, UCI)
 PARTS: dict[str, Training] = {part: table.run for table in TABLES for part in table.data}  # type: ignore[misc]
 FLOWS = (("radial", 8), ("radial", 16), ("maf", 4), ("maf", 8))
@@ -39,7 +44,7 @@ STEPS: tuple[dict[str, tuple[Any, ...]], ...] = (
 
 
 class Measured(NamedTuple):
-    """How bad a point is, with the standard error over validation rows."""
+    """How bad a point is, with the standard error over the rows that judge it."""
 
     score: float
     error: float
@@ -76,7 +81,7 @@ class Point:
 
 
 def run_point(run: Run) -> Outcome:
-    """Fit with one combination, and score on the validation rows alone."""
+    """Fit with one combination to most of the training rows, and score on the others alone."""
     from natpn_paper import baselines
     from natpn_paper.experiments.scoring import score
 
@@ -84,16 +89,19 @@ def run_point(run: Run) -> Outcome:
     setting = POINTS[run.model].applied(training.settings.get(run.data, training.setting))
     target, data = training.load(run)
     (X, y), (X_val, y_val) = data.train, data.validation
+    order = np.random.default_rng(run.seed).permutation(len(X))
+    judges, rows = np.split(order, [math.ceil(JUDGED * len(X))])
     parameters = paper_scheme(run, setting)
     parameters["scheme"] = replace(parameters["scheme"], fine_tuning_epochs=0)
     module = encoder(X.shape[1:], setting)
     model = baselines.get(
         "NatPN", target, encoder=module, latent_dim=setting.latent_dim, random_state=run.seed, **parameters
     )
-    model.fit(X, y, X_val=X_val, y_val=y_val)
-    log_p = model.predict_dist(X_val).log_prob(y_val)
+    model.fit(X[rows], y[rows], X_val=X_val, y_val=y_val)
+    judging = replace(data, test=(X[judges], y[judges]), ood={})
+    log_p = model.predict_dist(X[judges]).log_prob(y[judges])
     error = {ERROR: float(np.std(log_p) / math.sqrt(len(log_p)))}
-    return Outcome(score(model, replace(data, test=data.validation, ood={})) | error, note=data.note)
+    return Outcome(score(model, judging) | error, note=data.note)
 
 
 def steps(part: str) -> tuple[dict[str, tuple[Any, ...]], ...]:
@@ -128,5 +136,10 @@ POINTS: dict[str, Point] = {
     if (point := Point(**dict(zip((name for step in STEPS for name in step), values, strict=True))))
 }
 CHOICE = Experiment(
-    "choose", "Settings by validation likelihood", tuple(PARTS), tuple(POINTS), run_point, needs=("sensorless-drive",)
+    "choose",
+    "Settings by the likelihood of held-out rows",
+    tuple(PARTS),
+    tuple(POINTS),
+    run_point,
+    needs=("sensorless-drive",),
 )

@@ -1,4 +1,4 @@
-"""`natpn reproduce --choose`: settings from the paper's grid, by validation likelihood."""
+"""`natpn reproduce --choose`: settings from the paper's grid, by the likelihood of held-out rows."""
 
 import json
 import math

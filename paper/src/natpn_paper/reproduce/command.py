@@ -42,7 +42,7 @@ QUICK_RESULTS = os.path.join("reproduce", "quick", "results.jsonl")
     "--choose",
     "choosing",
     is_flag=True,
-    help="Search the paper's grid for the settings of NatPN (paper) on tables, by validation likelihood.",
+    help="Search the paper's grid for the settings of NatPN (paper) on tables, by the likelihood of held-out rows.",
 )
 @click.pass_context
 def reproduce(
