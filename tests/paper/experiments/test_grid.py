@@ -20,20 +20,20 @@ HERE = Path(os.environ.get("NATPN_DATA", "/nowhere")).is_dir()
 
 
 def badness(point: Point) -> float:
-    """Best at a rate of 5e-3, width 64, maf 4, H = 32 and the budget e^H."""
-    wanted = {"learning_rate": 5e-3, "width": 64, "flow": ("maf", 4), "latent_dim": 32, "budget": "exp"}
+    """Best at a rate of 5e-3, maf 4, H = 32 and the budget e^H."""
+    wanted = {"learning_rate": 5e-3, "flow": ("maf", 4), "latent_dim": 32, "budget": "exp"}
     return float(sum(getattr(point, name) != value for name, value in wanted.items()))
 
 
 def test_every_point_has_a_name_of_its_own():
-    assert len(POINTS) == 4 * 2 * 4 * 3 * 5
+    assert len(POINTS) == 4 * 4 * 3 * 5
     assert all(POINTS[point.name] == point for point in POINTS.values())
 
 
 def test_the_search_finds_the_best_of_each_coordinate():
     best, tried = search("kin8nm", Point(), lambda points: {point: Measured(badness(point), 0.5) for point in points})
     assert badness(best) == 0
-    assert len(tried) == 8 + 3 + 2 + 4  # the best so far is not tried again
+    assert len(tried) == 4 + 3 + 2 + 4  # the best so far is not tried again
     best, tried = search("kin8nm", Point(), lambda points: {})  # all runs failed
     assert best == Point()
 
@@ -45,19 +45,19 @@ def test_what_is_better_by_less_than_an_error_is_not_chosen():
 
 def test_what_the_paper_says_is_not_searched():
     for part in ("bike-sharing-normal", "bike-sharing-poisson"):
-        assert [set(step) for step in steps(part)] == [{"learning_rate", "width"}]
+        assert set(steps(part)) == {"learning_rate"}
     assert steps("kin8nm") == grid.STEPS
 
 
 def test_a_point_replaces_the_fields_of_a_setting():
     setting = Setting((16, 2), patience=7)
-    made = Point(5e-3, 64, ("maf", 4), 32, "exp").applied(setting)
-    assert made == Setting((64, 2), 7, learning_rate=5e-3, latent_dim=32, flow=("maf", 4), budget="exp")
+    made = Point(5e-3, ("maf", 4), 32, "exp").applied(setting)
+    assert made == Setting((16, 2), 7, learning_rate=5e-3, latent_dim=32, flow=("maf", 4), budget="exp")
 
 
 @pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
 def test_test_rows_play_no_part(monkeypatch):
-    run = Run("choose", "concrete", Point(width=16, flow=("radial", 8)).name, 0, quick=True)
+    run = Run("choose", "concrete", Point(flow=("radial", 8)).name, 0, quick=True)
     scores = execute(grid.CHOICE, run)["scores"]
     assert {"NLL", "RMSE"} <= set(scores)
     assert not any("Epist." in name for name in scores)
@@ -95,7 +95,7 @@ def test_a_fit_does_not_see_the_rows_that_judge_it(monkeypatch):
 
     monkeypatch.setattr(baselines, "get", lambda *_, **__: Recorder())
     monkeypatch.setattr(scoring, "score", score)
-    execute(grid.CHOICE, Run("choose", "concrete", Point(width=16).name, 0))
+    execute(grid.CHOICE, Run("choose", "concrete", Point().name, 0))
     whole = datasets.load("concrete", seed=0)
     fitted, judged = seen["fitted"], seen["judged"]
     assert len(judged) == -(-len(whole.train[0]) // 5)
@@ -116,10 +116,10 @@ def test_the_command_searches_and_writes_what_it_chose(tmp_path, monkeypatch):
     assert first.exit_code == 0, first.output
     assert first.output.count("chosen") >= 1
     written = json.loads((out / "chosen.json").read_text())
-    chosen = {"budget": "exp", "flow": ["maf", 4], "hidden": [64, 2], "latent_dim": 32, "learning_rate": 0.005}
+    chosen = {"budget": "exp", "flow": ["maf", 4], "latent_dim": 32, "learning_rate": 0.005}
     assert written == {"concrete": chosen}
     lines = read_lines(results)
-    assert len(lines) == 2 * 17
+    assert len(lines) == 2 * 13
     arguments[2] = "uci"
     again = CliRunner().invoke(cli, [*map(str, arguments)])
     assert again.exit_code == 0, again.output

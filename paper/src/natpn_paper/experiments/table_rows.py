@@ -164,6 +164,8 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     quick: dict[str, Any] = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
     if run.epochs is not None:
         quick = {"fine_tuning_epochs": run.epochs}
+    elif setting.schedule == "constant" and not run.quick:  # early stopping ends it, as it ends the joint training
+        quick = {"fine_tuning_epochs": setting.max_epochs}
     flow, layers = setting.flow
     # The paper does not state the width of the networks inside MAF.
     widths = {"hidden_dims": (3 * setting.latent_dim,)} if flow == "maf" else {}

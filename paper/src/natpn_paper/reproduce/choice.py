@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def choose(
     for part in parts_of(names):
         training = PARTS[part]
         setting = training.settings.get(part, training.setting)
-        start = Point(setting.learning_rate, setting.hidden[0], setting.flow, setting.latent_dim, setting.budget)
+        start = Point(setting.learning_rate, setting.flow, setting.latent_dim, setting.budget)
 
         def measure(points: Sequence[Point], part: str = part) -> dict[Point, Measured]:
             runs = [Run(CHOICE.name, part, p.name, seed, epochs=epochs) for seed in range(seeds) for p in points]
@@ -67,7 +68,7 @@ def choose(
         for point in sorted(means, key=lambda point: means[point]):
             score, error = means[point]
             say(f"{part}  {SCORE} {score:.4f} ±{error:.4f}  {point.name}{'  chosen' if point == best else ''}")
-        _keep(out, part, best.fields(setting))
+        _keep(out, part, asdict(best))
 
 
 def _means(
