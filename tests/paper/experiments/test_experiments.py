@@ -186,6 +186,33 @@ def test_chosen_settings_replace_those_of_the_table(monkeypatch):
         assert isinstance(training.setting_of(part), Setting)
 
 
+@pytest.mark.parametrize(
+    ("part", "hidden", "patience"),
+    [
+        ("sensorless-drive", (64, 3), 15),
+        ("bike-sharing-normal", (16, 3), 50),
+        ("bike-sharing-poisson", (16, 3), 50),
+        ("concrete", (16, 2), 50),
+        ("kin8nm", (16, 2), 30),
+    ],
+)
+def test_tables_have_what_the_paper_states(part, hidden, patience):
+    setting = grid.PARTS[part].setting_of(part)
+    assert (setting.hidden, setting.patience, setting.schedule) == (hidden, patience, "constant")
+
+
+def test_fine_tuning_may_take_as_long_as_the_joint_training():
+    def fine_tuning(setting, **options):
+        run = Run("table", "table", "NatPN (paper)", 0, **options)
+        return build(run, "normal", (3,), setting).scheme.fine_tuning_epochs
+
+    assert fine_tuning(Setting(max_epochs=700)) == 700
+    assert fine_tuning(Setting(max_epochs=700, density_phases=False)) == 0
+    assert fine_tuning(Setting(max_epochs=700), epochs=5) == 5
+    assert fine_tuning(Setting(max_epochs=700), quick=True) == 1
+    assert fine_tuning(Setting(max_epochs=12, schedule="one_cycle")) == 100
+
+
 @pytest.mark.parametrize(("limit", "size"), [(None, 512), (1000, 64), (100_000, 256)])
 def test_the_papers_scheme_has_smaller_batches_where_rows_are_few(limit, size):
     run = Run("mnist", "mnist", "NatPN (paper)", 0, limit=limit)
