@@ -135,3 +135,24 @@ def test_a_density_is_taken_if_the_prediction_allows_it(shift, taken):
     assert torch.equal(model.density(latent), before) == (not taken)
     if taken:
         assert_close(model.density.location, trainee.density.location)
+
+
+def test_fine_tuning_that_goes_too_far_keeps_an_earlier_density(monkeypatch):
+    family, train, held_out = problem("normal")
+    model = made(family)
+    seen = []
+
+    def may_be_kept(trainee):
+        density = trainee.density(held_out[0][:, :1].expand(-1, trainee.density.dim)).detach()
+        seen.append(density)
+        return any(torch.equal(density, early) for early in seen[:2])
+
+    monkeypatch.setattr(FineTuningLoss, "may_be_kept", may_be_kept)
+    result = fit(model, train, held_out, scheme=replace(SCHEME, fine_tuning_epochs=6))
+    losses = [entry["validation_loss"] for entry in result.history if entry["phase"] == "fine-tuning"]
+    assert sorted(losses, reverse=True) == losses  # every epoch has a better density than those before
+    assert len(seen) == 7  # at each, and in the end
+    assert torch.equal(seen[-1], seen[1])
+    assert not torch.equal(seen[-1], seen[2])
+    final = model.eval().density(held_out[0][:, :1].expand(-1, model.density.dim))
+    assert_close(final, seen[1])

@@ -223,6 +223,8 @@ class _Run:
         self.trainee.settle(self.sample)
         loss, evidence = evaluate(self.trainee, self.held_out, self.session)
         better = loss < self.best_loss
+        if bool(better.any()):
+            better &= self.trainee.may_be_kept()
         for best, live in zip(self.best, self.live, strict=True):
             best[better] = live[better]
         self.best_loss = torch.where(better, loss, self.best_loss)

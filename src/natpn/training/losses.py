@@ -73,6 +73,10 @@ class Trainee(nn.Module, ABC):
     def settle(self, x: Tensor) -> None:
         """Take from a sample of prepared inputs what stays fixed in evaluation mode, where running means would lag."""
 
+    def may_be_kept(self) -> bool:
+        """Say whether the present state may be kept, if its validation loss is the least so far."""
+        return True
+
     def close(self) -> None:
         """Put what was trained where it belongs."""
 
@@ -267,11 +271,12 @@ class DensityLoss(Trainee):
 
 
 class FineTuningLoss(DensityLoss):
-    """Minus the log-density of a copy of the density, which replaces it in the end if the prediction allows that.
+    """Minus the log-density of a copy of the density, which replaces it in the end.
 
     In joint training a row that is hard to predict may get little evidence, and with it the width of the prior. A
-    density that is fitted to latents alone gives it as much as others, and the prediction may become too sure. The
-    copy is taken if the loss of held-out rows grows by at most one standard error of their mean loss.
+    density that is fitted to latents alone gives it as much as others, and the prediction may become too sure. A state
+    of the copy may be kept if the loss of held-out rows has grown by at most one standard error of their mean loss;
+    without any such state the density stays as it was.
 
     Args:
         loss: The loss that the network was trained by.
@@ -284,27 +289,31 @@ class FineTuningLoss(DensityLoss):
     def __init__(self, loss: BayesianLoss, features: Tensor, raw: Tensor, y: Tensor, weight: Tensor) -> None:
         super().__init__(copy.deepcopy(loss.network.density))
         self._loss = (loss,)  # in a tuple: it is not trained
-        self._held_out = features, raw, y, weight
+        self._held_out = features, raw, y
+        self._share = weight.double() / weight.double().sum()
+        self._before = self.losses(loss.network.density)
+        spread = (self._before - self._share @ self._before).square()
+        self._error = (spread @ self._share / len(spread)).sqrt()
 
     @torch.no_grad()
     def losses(self, density: Density) -> Tensor:
         """Return what held-out rows lose with a density, (N,)."""
-        loss, (features, raw, y, _) = self._loss[0].eval(), self._held_out
+        loss, (features, raw, y) = self._loss[0].eval(), self._held_out
         network = loss.network
         own, network.density = network.density, density.eval()
         losses = loss.of(network.evidence(raw, features), y).double()
         network.density = own
         return losses
 
+    def may_be_kept(self) -> bool:
+        """Say whether held-out rows are predicted about as well as before."""
+        return bool(self._share @ (self.losses(self.density) - self._before) <= self._error)
+
     @torch.no_grad()
     def close(self) -> None:
-        """Take the copy, if the prediction allows it."""
-        network, share = self._loss[0].network, self._held_out[3].double()
-        share = share / share.sum()
-        before, after = self.losses(network.density), self.losses(self.density)
-        error = ((before - share @ before).square() @ share / len(before)).sqrt()
-        if share @ (after - before) <= error:
-            network.density.load_state_dict(self.density.state_dict())
+        """Give the network the best state that may be kept."""
+        if self.may_be_kept():
+            self._loss[0].network.density.load_state_dict(self.density.state_dict())
 
 
 @torch.no_grad()

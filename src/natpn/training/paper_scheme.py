@@ -3,7 +3,7 @@
 Warm-up and fine-tuning maximise the likelihood of the latents with everything else fixed. The optimiser is Adam at a
 constant learning rate, with early stopping. Four things are ours, without which runs fail: the decoder starts at the
 marginal of the targets, the latents of an encoder with batch norm start around 0 (`natpn.encoders.start`), log n has a
-bound in training, and what fine-tuning found is taken only if the prediction allows it (`BayesianLoss` and
+bound in training, and fine-tuning keeps the best density that the prediction allows (`BayesianLoss` and
 `FineTuningLoss` in `natpn.training.losses`).
 """
 
@@ -86,7 +86,7 @@ class Paper:
     def _fine_tune(
         self, session: Session, phase: str, member: NaturalPosteriorNetwork, place: int, loss: BayesianLoss
     ) -> None:
-        """Fit the density to the final latents, and take what was found if the prediction allows it."""
+        """Fit the density to the final latents, as far as the prediction allows."""
         if not self.fine_tuning_epochs or session.is_finished(phase):
             return
         train, held_out = self._latents(session, member, place)
