@@ -11,7 +11,7 @@ from natpn.densities import MaskedAutoregressiveFlow
 from natpn_paper import datasets
 from natpn_paper.baselines import BASELINES
 from natpn_paper.baselines.members import MembersClassifier, MembersRegressor
-from natpn_paper.experiments import EXPERIMENTS, execute, grid, paper_tables, published, table_rows
+from natpn_paper.experiments import EXPERIMENTS, execute, grid, paper_tables, published, studies, table_rows
 from natpn_paper.experiments.base import Run
 from natpn_paper.experiments.registry import DRAWINGS
 from natpn_paper.experiments.studies import BUDGETS, ROWS
@@ -211,6 +211,23 @@ def test_fine_tuning_may_take_as_long_as_the_joint_training():
     assert fine_tuning(Setting(max_epochs=700), epochs=5) == 5
     assert fine_tuning(Setting(max_epochs=700), quick=True) == 1
     assert fine_tuning(Setting(max_epochs=12, schedule="one_cycle")) == 100
+
+
+@pytest.mark.skipif(not HERE, reason="NATPN_DATA names no directory")
+@pytest.mark.parametrize("target", ["normal", "poisson"])
+def test_a_study_has_the_settings_of_its_table(target, monkeypatch):
+    class StopError(Exception):
+        pass
+
+    def stop(run, setting):
+        raise StopError(setting)
+
+    monkeypatch.setattr(studies, "paper_scheme", stop)
+    row = "H = 4, N_H = I, Flow = 8/0"
+    with pytest.raises(StopError) as found:
+        EXPERIMENTS[f"study-bike-{target}"].run(Run(f"study-bike-{target}", "bike-sharing", row, 0, limit=50))
+    table = grid.PARTS[f"bike-sharing-{target}"].setting_of(f"bike-sharing-{target}")
+    assert found.value.args == (studies.row_setting(table, row),)
 
 
 @pytest.mark.parametrize(("limit", "size"), [(None, 512), (1000, 64), (100_000, 256)])

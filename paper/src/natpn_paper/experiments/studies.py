@@ -1,5 +1,7 @@
 """The four studies of Appendix I.6: latent dimension × certainty budget × flow, by the paper's scheme.
 
+All else is as in the table of the same data and target, the learning rate that was chosen for it included.
+
 A row is named as in the paper: `H = 4, N_H = I, Flow = 8/0` has 4 latent dimensions, the first budget, 8 radial layers
 and no MAF layers.
 """
@@ -45,7 +47,7 @@ class Study:
 
         data = datasets.load(self.data, seed=run.seed, limit=run.rows())
         (X, y), (X_val, y_val) = data.train, data.validation
-        setting = row_setting(self.setting, run.model)
+        setting = row_setting(self.setting.chosen(f"{self.data}-{self.target}"), run.model)
         module = encoder(X.shape[1:], setting)
         parameters = {"encoder": module, "latent_dim": setting.latent_dim, "random_state": run.seed}
         model = baselines.get("NatPN", self.target, **parameters, **paper_scheme(run, setting))
