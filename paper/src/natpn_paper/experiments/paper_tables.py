@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from natpn_paper.datasets import Splits
 
 
-LONGEST = 1500  # epochs of tables, which early stopping ends long before
+LONGEST = 1500  # epochs of a fit to a table; early stopping ends most of them earlier
 
 
 @dataclass(frozen=True)

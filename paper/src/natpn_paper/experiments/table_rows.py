@@ -160,19 +160,22 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
     from natpn import densities
     from natpn.training import Paper
 
-    off = {} if setting.density_phases else {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
-    quick: dict[str, Any] = {"warm_up_epochs": 1, "fine_tuning_epochs": 1} if run.quick else {}
-    if run.epochs is not None:
-        quick = {"fine_tuning_epochs": run.epochs}
-    elif setting.schedule == "constant" and not run.quick:  # early stopping ends it, as it ends the joint training
-        quick = {"fine_tuning_epochs": setting.max_epochs}
+    phases: dict[str, Any] = {}
+    if not setting.density_phases:
+        phases = {"warm_up_epochs": 0, "fine_tuning_epochs": 0}
+    elif run.quick:
+        phases = {"warm_up_epochs": 1, "fine_tuning_epochs": 1}
+    elif run.epochs is not None:
+        phases = {"fine_tuning_epochs": run.epochs}
+    elif setting.schedule == "constant":  # early stopping ends it, as it ends the joint training
+        phases = {"fine_tuning_epochs": setting.max_epochs}
     flow, layers = setting.flow
     # The paper does not state the width of the networks inside MAF.
     widths = {"hidden_dims": (3 * setting.latent_dim,)} if flow == "maf" else {}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(run.seed)
         density = densities.get(flow, setting.latent_dim, n_layers=layers, **widths)
-    scheme = Paper(**schedule(run, setting), **(quick | off), vary=True)
+    scheme = Paper(**schedule(run, setting), **phases, vary=True)
     return {"scheme": scheme, "density": density, "budget": setting.budget}
 
 
