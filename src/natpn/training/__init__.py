@@ -137,6 +137,7 @@ def minimise(
     seed: int = 0,
     device: str | None = None,
     phase: str = "training",
+    checkpoint_dir: str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> TrainingResult:
     """Minimise any loss by gradient descent, in place.
@@ -149,20 +150,25 @@ def minimise(
         seed: For all that is random here.
         device: Where to work: "cpu", "cuda", "auto", or None for where the trainee is.
         phase: A name for the history and the progress bar.
+        checkpoint_dir: As in `fit`.
         progress: Show a progress bar.
 
     Returns:
         History, time and validation loss.
 
     Raises:
+        ValueError: If the checkpoint is damaged, or of another run.
         TrainingError: If a loss is not a number; what was trained then holds the best state before it.
     """
     where = parallel.choose_device(device, trainee)
     parallel.start(where)
     trainee.to(where)
     sources = source("train", train, where), source("validation", validation, where)
-    session = Session(trainee, *sources, where, seed, "float32", None, {}, progress)
+    directory = None if checkpoint_dir is None else Path(checkpoint_dir)
+    identity = {} if directory is None else identify(trainee, train, validation, descent=repr(descent), seed=seed)
+    session = Session(trainee, *sources, where, seed, "float32", directory, identity, progress)
     with parallel.seeded(seed + 10_007 * parallel.rank(), where):
+        session.resume()
         parallel.synchronise(trainee)
         descend(session, phase, trainee, *sources, descent)
     trainee.eval()

@@ -154,7 +154,9 @@ def identify(network: nn.Module, train: Data, validation: Data | Tensor, **setti
         for key, value in sorted(vars(module).items())
         if isinstance(value, (int, float, str, Family)) and key != "training"
     ]
-    weights = {name: tensor for name, tensor in network.state_dict().items() if isinstance(tensor, torch.Tensor)}
+    # buffers that are not part of the state decide too, such as inputs that a loss holds
+    tensors = {**dict(network.named_buffers()), **network.state_dict()}
+    weights = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, torch.Tensor)}
     return {
         "settings": json.dumps({"form": _FORM, **settings}, sort_keys=True, default=str),
         "network": digest([repr(network), json.dumps(built), *weights], weights.values()),

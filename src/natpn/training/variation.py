@@ -37,6 +37,9 @@ class Variation:
         """Return the variation for pictures of which there is a sample, (rows, channels, height, width)."""
         return cls(looks_the_same_mirrored(sample))
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(mirror={self.mirror})"
+
     def __call__(self, x: Tensor) -> Tensor:
         """Return varied pictures of shape (B, channels, height, width)."""
         rows, _, height, width = x.shape

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from torch import nn
 
+from natpn.training.session import Session
 from paper.baselines.problems import CASES, NOISE, OWN, clusters, counts, line, problem, quick
 
 ALL = pytest.mark.parametrize(("name", "target"), CASES)
@@ -154,6 +155,31 @@ def test_the_seed_decides_and_pickles_agree(name, target):
     assert_array_equal(pickle.loads(pickle.dumps(first)).predict_dist(X).mean(), want)
     assert_array_equal(first.predict_dist(X).mean(), want)
     assert not np.allclose(other.predict_dist(X).mean(), want)
+
+
+@EACH
+def test_a_killed_fit_goes_on_to_the_same_result(name, target, tmp_path, monkeypatch):
+    X, y = problem(target, 60)
+    want = quick(name, target, max_epochs=4).fit(X, y)
+    save, saved = Session.save, []
+
+    def killed(self, running):
+        save(self, running)
+        saved.append(running)
+        if running is not None and running["epoch"] == 3 and running["phase"] in ends:
+            raise KeyboardInterrupt
+
+    ends = {"training 1", want.history_[-1]["phase"]}
+    model = quick(name, target, max_epochs=4, checkpoint_dir=tmp_path)
+    monkeypatch.setattr(Session, "save", killed)
+    for _ in ends.copy():
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    before = len(saved)
+    ends.clear()
+    assert_array_equal(model.fit(X, y).predict_dist(X).mean(), want.predict_dist(X).mean())
+    assert len(saved) == before + 2  # the epoch that was left, and the end
+    assert model.history_ == want.history_
 
 
 @EACH

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from paper.baselines.problems import line, problem, quick
+from paper.baselines.problems import clusters, line, problem, quick
 
 
 @pytest.mark.parametrize("target", ["classes", "normal", "poisson"])
@@ -13,6 +13,19 @@ def test_an_ensemble_of_one_is_its_member(target):
     assert_allclose(one.mean(), plain.mean(), rtol=1e-12)
     assert_allclose(one.entropy(), plain.entropy(), rtol=1e-6)
     assert_array_equal(one.epistemic, 0.0)
+
+
+def test_models_of_plain_networks_share_them_on_disk(tmp_path):
+    X, y = clusters(60)
+    apart = {name: quick(name, "classes").fit(X, y) for name in ("Ensemble", "EnD2")}
+    kept = []
+    for name in ("StandardNet", "Ensemble", "EnD2"):
+        model = quick(name, "classes", checkpoint_dir=tmp_path).fit(X, y)
+        kept.append({path: path.stat().st_mtime_ns for path in tmp_path.glob("training */*")})
+        if name in apart:
+            assert_array_equal(model.predict_proba(X), apart[name].predict_proba(X))
+    assert [len(files) for files in kept] == [1, 2, 2]
+    assert kept[0].items() <= kept[1].items() == kept[2].items()
 
 
 def test_members_differ():

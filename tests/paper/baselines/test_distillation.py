@@ -30,10 +30,10 @@ def test_the_temperature_falls_to_one():
     loss = DistillationLoss(nn.Identity(), 10.0, 1e-4, 100).train()
     found = []
     for step in (0, 20, 40, 60, 100):
-        loss.step = step
+        loss.step.fill_(step)
         found.append(loss.current())
     assert found == pytest.approx([10, 10, 5.5, 1, 1])
-    loss.step = 0
+    loss.step.fill_(0)
     assert loss.eval().current() == 1.0
 
 

@@ -243,9 +243,12 @@ def test_fits_to_pictures_are_kept_for_all_experiments():
     others = [Run("cifar10", "cifar10", "NatPN", 1), Run("cifar10", "cifar10", "NatPN", 0, limit=9)]
     others += [Run("cifar10", "cifar10", "NatPN", 0, epochs=9), Run("cifar10", "cifar10", "NatPE", 0)]
     others += [Run("cifar10", "cifar10", "NatPN (paper)", 0)]
+    others += [Run("cifar10", "cifar10", name, 0) for name in ("StandardNet", "Dropout", "PostNet")]
     found = [build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in others]
     assert None not in found
-    assert len({*places, *found}) == 6
+    assert len({*places, *found}) == 9
+    plain = [Run("cifar10", "cifar10", name, 0) for name in ("StandardNet", "Ensemble", "EnD2")]
+    assert len({build(run, "classes", (3, 8, 8), Setting()).checkpoint_dir for run in plain}) == 1
     assert (
         build(Run("cifar10", "cifar10", "NatPN", 0, quick=True), "classes", (3, 8, 8), Setting()).checkpoint_dir is None
     )

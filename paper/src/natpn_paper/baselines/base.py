@@ -9,6 +9,8 @@ import inspect
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypedDict, Unpack, cast, get_args
 
 import numpy as np
@@ -50,6 +52,7 @@ class Settings(TypedDict, total=False):
     patience: int | None
     schedule: Schedule
     validation_fraction: float
+    checkpoint_dir: str | PathLike[str] | None
     device: str | None
     random_state: int | np.random.RandomState | None
     verbose: int
@@ -69,6 +72,7 @@ class Baseline(DataEstimator):
             best state is kept either way.
         schedule: "one_cycle", with a moving average of the weights, or "constant" for the learning rate as it is.
         validation_fraction: Share of rows held out to find the best state.
+        checkpoint_dir: Where to write a checkpoint of each network after every epoch, and to go on from.
         device: "cpu", "cuda", "auto".
         random_state: The seed.
         verbose: 1 shows a progress bar.
@@ -99,6 +103,7 @@ class Baseline(DataEstimator):
         patience: int | None = None,
         schedule: Schedule = "one_cycle",
         validation_fraction: float = 0.2,
+        checkpoint_dir: str | PathLike[str] | None = None,
         device: str | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -111,6 +116,7 @@ class Baseline(DataEstimator):
         self.patience = patience
         self.schedule = schedule
         self.validation_fraction = validation_fraction
+        self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -156,11 +162,12 @@ class Baseline(DataEstimator):
         """Return a trained network."""
         return self._trained(data, seed)
 
-    def _trained(self, data: Prepared, seed: int, phase: str = "training") -> nn.Module:
-        """Build one network and train it."""
+    def _trained(self, data: Prepared, seed: int, place: int = 0) -> nn.Module:
+        """Build the network at a place among several and train it."""
+        seed += place
         network = self._fresh(data, seed)
-        descent = self._descent(len(data.train[0]))
-        self._minimise(self._loss(network, data, seed), data.train, data.validation, descent, seed, phase)
+        loss, descent = self._loss(network, data, seed), self._descent(len(data.train[0]))
+        self._minimise(loss, data.train, data.validation, descent, seed, f"training {place + 1}")
         return network
 
     def _fresh(self, data: Prepared, seed: int) -> nn.Module:
@@ -183,6 +190,7 @@ class Baseline(DataEstimator):
             seed=seed,
             device=self.device,
             phase=phase,
+            checkpoint_dir=None if self.checkpoint_dir is None else Path(self.checkpoint_dir) / phase,
             progress=bool(self.verbose),
         )
         self.history_ += result.history

@@ -48,7 +48,7 @@ class Ensemble(Baseline):
         check_count(self, "ensemble_size")
 
     def _train(self, data: Prepared, seed: int) -> nn.Module:
-        return Members(self._trained(data, seed + i, f"training {i + 1}") for i in range(int(self.ensemble_size)))
+        return Members(self._trained(data, seed, i) for i in range(int(self.ensemble_size)))
 
 
 class EnsembleClassifier(Ensemble, MembersClassifier):

@@ -36,20 +36,22 @@ class DistillationLoss(NetworkLoss):
         steps: How many steps there will be.
     """
 
+    step: Tensor
+
     def __init__(self, network: nn.Module, temperature: float, smoothing: float, steps: int) -> None:
         super().__init__(network)
         self.temperature, self.smoothing, self.steps = temperature, smoothing, steps
-        self.step = 0
+        self.register_buffer("step", torch.zeros((), dtype=torch.long))  # so that a checkpoint has it
 
     def current(self) -> float:
         """Return the temperature of the current step; it is 1 in validation."""
-        done = (self.step / self.steps - _HOLD) / (_REACHED - _HOLD)
+        done = (int(self.step) / self.steps - _HOLD) / (_REACHED - _HOLD)
         return 1.0 + (self.temperature - 1.0) * min(max(1.0 - done, 0.0), 1.0) if self.training else 1.0
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Return losses, (B,)."""
         temperature = self.current()
-        self.step += self.training
+        self.step += int(self.training)
         alpha = alpha_of(self.network(x) / temperature)
         losses = -log_density(smoothed(y / temperature, self.smoothing), alpha.unsqueeze(-2)).mean(-1)
         return (losses / y.shape[-1]).to(x.dtype)
@@ -92,7 +94,7 @@ class EnD2Classifier(DirichletClassifier):
 
     def _train(self, data: Prepared, seed: int) -> nn.Module:
         size = int(self.ensemble_size)
-        teachers = Members(self._trained(data, seed + i, f"training {i + 1}") for i in range(size))
+        teachers = Members(self._trained(data, seed, i) for i in range(size))
         student = self._fresh(data, seed + size)
         taught = [(x, _logits(teachers, x), weight) for x, _, weight in (data.train, data.validation)]
         # Where members differ, losses of held-out rows reach 10¹³ and their mean is useless: the last state is kept.

@@ -29,6 +29,7 @@ ENCODER = " (paper's encoder)"
 OURS = ("NatPN", "NatPE")
 SEVERAL_PASSES = ("Dropout", "Ensemble", "NatPE (paper)", "NatPE")
 NETWORKS = ("NatPN (paper)", "NatPN")
+PLAIN_NETWORKS = ("StandardNet", "Ensemble", "EnD2")  # trained alike: one, several, and several that are distilled
 _ALL = ("NatPN (paper)", "NatPN (paper's encoder)", "NatPN")
 CLASSES = (*SEVERAL_PASSES, "StandardNet", "SNGP", "R-PriorNet", "EnD2", "PostNet", *_ALL)
 IMAGES = CLASSES
@@ -115,8 +116,7 @@ def build(run: Run, target: str, shape: tuple[int, ...], setting: Setting) -> An
     dim = baselines.POSTNET_DIM if name == "PostNet" else setting.latent_dim
     own = {"encoder": partial(encoder, shape, setting, dim, run.model.endswith(ENCODER)), "latent_dim": dim}
     ours = run.model in OURS or run.model.endswith(ENCODER)
-    if len(shape) == 3 and not run.quick and (ours or run.model.endswith(PAPER)):
-        # a fit to pictures takes long, and several experiments need the same
+    if len(shape) == 3 and not run.quick:  # a fit to pictures takes long, and several runs need the same
         parameters["checkpoint_dir"] = checkpoint_dir(run)
     if ours:
         own = {} if run.model in OURS else own
@@ -147,8 +147,11 @@ def schedule(run: Run, setting: Setting) -> dict[str, Any]:
 
 
 def checkpoint_dir(run: Run) -> str:
-    """Return where the fit of a run is kept while it lasts and afterwards; it does not depend on the experiment."""
-    words = [run.data, run.model, f"seed {run.seed}"]
+    """Return where the fit of a run is kept while it lasts and afterwards; it does not depend on the experiment.
+
+    Models that begin with the same plain networks share the place, and so the networks.
+    """
+    words = [run.data, "plain networks" if run.model in PLAIN_NETWORKS else run.model, f"seed {run.seed}"]
     words += [f"{name} {value}" for name, value in (("limit", run.limit), ("epochs", run.epochs)) if value is not None]
     return os.path.join("reproduce", "checkpoints", ", ".join(words))
 
