@@ -51,9 +51,11 @@ def network(
     return NaturalPosteriorNetwork(encoder, family, latent_dim=3, **options)
 
 
+PAPER = Paper(max_epochs=5, batch_size=32, warm_up_epochs=2, fine_tuning_epochs=3, learning_rate=1e-2)
 SCHEMES = {
     "staged": lambda: Staged(max_epochs=8, batch_size=32),
-    "paper": lambda: Paper(max_epochs=5, batch_size=32, warm_up_epochs=2, fine_tuning_epochs=3, learning_rate=1e-2),
+    "paper": lambda: PAPER,
+    "anew": lambda: replace(PAPER, density_rate=0.1),
 }
 
 
@@ -61,7 +63,7 @@ def train_with_checkpoints(out: str, directory: str, scheme: str, members: int, 
     """Train with checkpoints, slowly enough to be killed in every phase, and save the weights."""
     torch.set_num_threads(1)
     family, train, held_out = problem("normal")
-    density = "radial" if scheme == "paper" else "gaussian_mixture"
+    density = "gaussian_mixture" if scheme == "staged" else "radial"
     networks = [network(family, seed, density=density) for seed in range(members)]
     model = networks[0] if members == 1 else NaturalPosteriorEnsemble(networks)
     save = Session.save

@@ -8,7 +8,7 @@ from training.problems import network, problem, train_with_checkpoints
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "members"), [("staged", 1), ("paper", 1), ("staged", 2)])
+@pytest.mark.parametrize(("scheme", "members"), [("staged", 1), ("paper", 1), ("anew", 1), ("staged", 2)])
 def test_a_killed_run_ends_with_the_same_weights(processes, tmp_path, scheme, members):
     whole, out, directory = tmp_path / "whole.pt", tmp_path / "killed.pt", tmp_path / "checkpoints"
     undisturbed = processes.Process(target=train_with_checkpoints, args=(whole, tmp_path / "other", scheme, members))

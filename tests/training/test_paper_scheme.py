@@ -107,11 +107,12 @@ def test_the_bound_lets_nothing_ask_for_less():
 
 
 @pytest.mark.parametrize("density", ["radial", "maf"])
-@pytest.mark.parametrize("rate", [1e-2, 1.0])
-def test_fine_tuning_hardly_costs_the_prediction(density, rate):
+@pytest.mark.parametrize(("rate", "density_rate"), [(1e-2, None), (1.0, None), (1e-2, 0.1), (1e-2, 3.0)])
+def test_fine_tuning_hardly_costs_the_prediction(density, rate, density_rate):
     family, train, held_out = problem("normal")
     model = made(family, density)
-    result = fit(model, train, held_out, scheme=replace(SCHEME, learning_rate=rate, fine_tuning_epochs=8))
+    scheme = replace(SCHEME, learning_rate=rate, fine_tuning_epochs=8, density_rate=density_rate)
+    result = fit(model, train, held_out, scheme=scheme)
     joint = [entry["best"] for entry in result.history if entry["phase"] == "joint"][-1]
     assert any(entry["phase"] == "fine-tuning" for entry in result.history)
     assert validation_loss(model, train, held_out) <= joint + 0.2  # a standard error
@@ -135,6 +136,19 @@ def test_a_density_is_taken_if_the_prediction_allows_it(shift, taken):
     assert torch.equal(model.density(latent), before) == (not taken)
     if taken:
         assert_close(model.density.location, trainee.density.location)
+
+
+def test_fine_tuning_from_a_new_start_learns_more():
+    family, train, held_out = problem("normal")
+    found = {}
+    for rate in (None, 0.1):
+        model = made(family)
+        result = fit(model, train, held_out, scheme=replace(SCHEME, fine_tuning_epochs=20, density_rate=rate))
+        found[rate] = -min(e["best"] for e in result.history if e["phase"] == "fine-tuning")
+        standard = torch.equal(model.density.scale, torch.ones(model.density.dim))
+        assert standard == (rate is None)
+        assert sum(e["phase"] == "fine-tuning" for e in result.history) == 20
+    assert found[0.1] > found[None] + 0.5
 
 
 def test_fine_tuning_that_goes_too_far_keeps_an_earlier_density(monkeypatch):

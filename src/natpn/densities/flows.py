@@ -35,8 +35,11 @@ import zuko  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from natpn.densities.base import Density
+from natpn.densities.base import REACH, Density, Reduce, identity
+from natpn.densities.expectation_maximization import choose_centres
 
+# Where a radial flow starts among latents: α and s in root mean squares of the distance to the nearest centre.
+_ALPHA, _S = 0.4, 0.5
 _SMALLEST = 1e-6  # of α and s of radial layers: the logarithms stay finite at r = 0
 _BOUND = 5.0
 
@@ -53,10 +56,41 @@ class RadialFlow(Density):
         super().__init__(dim)
         if n_layers < 1:
             raise ValueError(f"n_layers: expected at least 1, got {n_layers!r}")
-        one = math.log(math.expm1(1.0))  # softplus(one) = 1
+        one = _inverse_softplus(1.0)
         self.centre = nn.Parameter(torch.randn(n_layers, dim))
         self.raw_alpha = nn.Parameter(one + 0.1 * torch.randn(n_layers))
         self.raw_s = nn.Parameter(one + 0.1 * torch.randn(n_layers))
+
+    @torch.no_grad()
+    def refit(
+        self,
+        z: Tensor,
+        weight: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        reduce: Reduce = identity,
+    ) -> None:
+        """Fit the frame, and let each layer expand the space a little about a row, with the rows far apart.
+
+        Gradient descent does not move a layer to a cluster that none is near. See `Density.refit` for the arguments.
+        """
+        super().refit(z, weight, generator, reduce)
+        generator = generator or torch.Generator().manual_seed(0)
+        z, weight = self._checked(z, weight)
+        u = (z - self.location.to(z)) / self.scale.to(z)
+        u = u / (torch.linalg.vector_norm(u, dim=1, keepdim=True) / REACH).clamp(min=1)
+        centres = choose_centres(u, weight, len(self.centre), generator, reduce)
+        nearest = torch.cdist(u, centres).amin(1)
+        spread = float((reduce(weight @ nearest.square()) / reduce(weight.sum())).sqrt())
+        alpha, s = (share * (spread if spread > _SMALLEST else 1.0) for share in (_ALPHA, _S))
+        self.centre.zero_()
+        self.raw_alpha.fill_(_inverse_softplus(alpha))
+        self.raw_s.fill_(_inverse_softplus(alpha))  # layers without a row of their own change nothing
+        self.raw_s[: len(centres)] = _inverse_softplus(s)
+        for layer in range(len(centres)):
+            self.centre[layer] = centres[layer]
+            offset = centres - centres[layer]  # the other rows, as the next layer sees them
+            radius = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
+            centres = centres[layer] + offset * ((radius + s) / (radius + alpha))
 
     def _log_prob(self, u: Tensor) -> Tensor:
         alpha, s = (softplus(raw) + _SMALLEST for raw in (self.raw_alpha, self.raw_s))
@@ -75,6 +109,10 @@ class RadialFlow(Density):
             + (r * (r + 2 * alpha) + s * alpha).log()
         )
         return log_det.sum(0) - (offset.square().sum(-1) + self.dim * math.log(2 * math.pi)) / 2
+
+
+def _inverse_softplus(value: float) -> float:
+    return value + math.log(-math.expm1(-value))
 
 
 def check_sizes(n_layers: int, hidden_dims: Sequence[int]) -> None:

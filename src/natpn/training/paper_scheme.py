@@ -35,6 +35,8 @@ class Paper:
         max_gradient_norm: Longer gradients are shortened to it.
         warm_up_epochs: Epochs of the density alone before joint training; 0 for none.
         fine_tuning_epochs: Epochs of the density alone after it; 0 for none.
+        density_rate: The peak of one cycle of the learning rate in which fine-tuning fits the density from a new start
+            (`Density.refit`); None for the constant rate, from where joint training left it.
         density_rows: At most this many latents are used for the density alone.
         schedule: That of the joint training, "constant" as in the paper, or "one_cycle", which goes on to its end.
         vary: Shift and mirror pictures in joint training, as `Staged` does.
@@ -48,6 +50,7 @@ class Paper:
     max_gradient_norm: float = 10.0
     warm_up_epochs: int = 3
     fine_tuning_epochs: int = 100
+    density_rate: float | None = None
     density_rows: int = 200_000
     schedule: Literal["constant", "one_cycle"] = "constant"
     vary: bool = False
@@ -98,6 +101,10 @@ class Paper:
             session.finish(phase)
         else:
             descent = self._descent(self.fine_tuning_epochs)
+            if self.density_rate is not None:
+                trainee.density.refit(train.features, train.weight, generator(session), parallel.total)
+                parallel.synchronise(trainee.density)
+                descent = replace(descent, learning_rate=self.density_rate, schedule="one_cycle", patience=None)
             descend(session, phase, trainee, density_rows(train), density_rows(held_out), descent)
 
     def _latents(self, session: Session, member: NaturalPosteriorNetwork, place: int) -> tuple[Latents, Latents]:

@@ -37,6 +37,7 @@ NUMBERS = (*SEVERAL_PASSES, "EvReg", *_ALL)
 SINGLE_NUMBERS = ("Dropout", "Ensemble", "StandardNet", "EvReg", *_ALL)
 CHOSEN = "chosen.json"
 _QUICK_EPOCHS = 3
+_DENSITY_RATE = 0.1  # of fine-tuning on pictures
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ def paper_scheme(run: Run, setting: Setting) -> dict[str, Any]:
         phases = {"fine_tuning_epochs": run.epochs}
     elif setting.schedule == "constant":  # early stopping ends it, as it ends the joint training
         phases = {"fine_tuning_epochs": setting.max_epochs}
+    if setting.schedule == "one_cycle":
+        phases["density_rate"] = _DENSITY_RATE
     flow, layers = setting.flow
     # The paper does not state the width of the networks inside MAF.
     widths = {"hidden_dims": (3 * setting.latent_dim,)} if flow == "maf" else {}
