@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from natpn_paper.experiments.base import ROC, Experiment, Outcome, Run, View
-from natpn_paper.experiments.table_rows import CLASSES, IMAGES, NUMBERS, SINGLE_NUMBERS, Setting, fitted
+from natpn_paper.experiments.table_rows import CLASSES, NUMBERS, Setting, fitted
 
 if TYPE_CHECKING:
     from natpn_paper.datasets import Splits
@@ -81,7 +81,7 @@ CIFAR10 = Experiment(
     "cifar10",
     "CIFAR-10 against SVHN and CelebA",
     ("cifar10",),
-    IMAGES,
+    CLASSES,
     Training("classes", CIFAR10_SETTING, quick_rows=CIFAR10_QUICK_ROWS),
     (
         View("cifar10", "cifar10", ("Accuracy", "Brier", *CIFAR10_OOD)),
@@ -95,7 +95,7 @@ CIFAR10_LEFT_OUT = Experiment(
     "cifar10-left-out",
     "CIFAR-10 without two classes against these and SVHN",
     ("cifar10-left-out",),
-    IMAGES,
+    CLASSES,
     Training("classes", CIFAR10_SETTING, quick_rows=CIFAR10_QUICK_ROWS),
     (View("cifar10-left-out", "cifar10-left-out", ("Accuracy", "Brier", *_by_kind("Left out", "SVHN", "OODom"))),),
     needs=("cifar10",),
@@ -109,7 +109,7 @@ BIKE_SHARING = Experiment(
     "bike-sharing",
     "Bike Sharing, trained on one season, Normal and Poisson",
     (BIKE_NORMAL, BIKE_POISSON),
-    SINGLE_NUMBERS,
+    NUMBERS,
     Training("normal", BIKE_SETTING, {BIKE_NORMAL: replace(BIKE_SETTING, latent_dim=32, budget="exp_half")}),
     (
         View("bike-sharing", BIKE_NORMAL, BIKE_COLUMNS, suffix="-Normal"),
@@ -148,7 +148,7 @@ MNIST = Experiment(
     "mnist",
     "MNIST against KMNIST and Fashion-MNIST",
     ("mnist",),
-    IMAGES,
+    CLASSES,
     Training("classes", MNIST_SETTING, names=MNIST_NAMES),
     (
         View("mnist", "mnist", ("Accuracy", "Brier", *MNIST_OOD)),
@@ -160,7 +160,7 @@ FMNIST = Experiment(
     "fmnist",
     "Fashion-MNIST against MNIST and KMNIST",
     ("fmnist",),
-    IMAGES,
+    CLASSES,
     Training("classes", MNIST_SETTING, names={"MNIST": "M.", "KMNIST": "K."}),
     (View("fmnist", "fmnist", ("Accuracy", "Brier", *_by_kind("M.", "K.", "OODom"))),),
     needs=("mnist", "fmnist"),
