@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from statistics import fmean
 
 from natpn_paper.experiments import published, read_lines
 from natpn_paper.experiments.registry import DRAWINGS, EXPERIMENTS
@@ -100,10 +101,10 @@ def test_the_readme_quotes_the_runs_on_pictures():
     rows = re.findall(r"^\| (.+?) \| ([\d.]+) \| ([\d.]+) \| (.+?) \|$", section, re.M)
     assert {name for name, *_ in rows} == set(PICTURES)
     for name, accuracy, brier, areas in rows:
-        (line,) = (one for one in LINES if (one["experiment"], one["model"]) == (PICTURES[name], "NatPN"))
+        runs = [one["scores"] for one in LINES if (one["experiment"], one["model"]) == (PICTURES[name], "NatPN")]
         told = {"Accuracy": accuracy, "Brier": brier}
         told |= {
             f"ROC {OTHERS[other]} Epist.": area for other, area in re.findall(r"([A-Za-z][\w -]+?) ([\d.]+)", areas)
         }
         assert len(told) == 2 + len(areas.split(", "))
-        assert told == {score: f"{line['scores'][score]:.2f}" for score in told}
+        assert told == {score: f"{fmean(run[score] for run in runs):.2f}" for score in told}
