@@ -10,9 +10,6 @@ With β = s − α, s > 0, both terms are free of cancellation and positive as w
 
     1 + β h = (r + s) / (r + α),   1 + β h + β h' r = (r (r + 2α) + s α) / (r + α)²
 
-The centres are stated among the latents: a layer's is where the layers before it carry its anchor. These move as they
-learn, and a centre that did not move with them would leave the cluster it stands for.
-
 The flow maps the latent to the base, so log q(z) = log N(f_L ∘ … ∘ f_1(z) | 0, I) + Σ log |det|. Far away every layer
 is a bounded shift, and the tails are those of the base.
 
@@ -60,7 +57,7 @@ class RadialFlow(Density):
         if n_layers < 1:
             raise ValueError(f"n_layers: expected at least 1, got {n_layers!r}")
         one = _inverse_softplus(1.0)
-        self.anchor = nn.Parameter(torch.randn(n_layers, dim))
+        self.centre = nn.Parameter(torch.randn(n_layers, dim))
         self.raw_alpha = nn.Parameter(one + 0.1 * torch.randn(n_layers))
         self.raw_s = nn.Parameter(one + 0.1 * torch.randn(n_layers))
 
@@ -81,39 +78,37 @@ class RadialFlow(Density):
         z, weight = self._checked(z, weight)
         u = (z - self.location.to(z)) / self.scale.to(z)
         u = u / (torch.linalg.vector_norm(u, dim=1, keepdim=True) / REACH).clamp(min=1)
-        centres = choose_centres(u, weight, len(self.anchor), generator, reduce)
+        centres = choose_centres(u, weight, len(self.centre), generator, reduce)
         nearest = torch.cdist(u, centres).amin(1)
         spread = float((reduce(weight @ nearest.square()) / reduce(weight.sum())).sqrt())
         alpha, s = (share * (spread if spread > _SMALLEST else 1.0) for share in (_ALPHA, _S))
-        self.anchor.zero_()
-        self.anchor[: len(centres)] = centres.to(self.anchor)
+        self.centre.zero_()
         self.raw_alpha.fill_(_inverse_softplus(alpha))
         self.raw_s.fill_(_inverse_softplus(alpha))  # layers without a row of their own change nothing
         self.raw_s[: len(centres)] = _inverse_softplus(s)
+        for layer in range(len(centres)):
+            self.centre[layer] = centres[layer]
+            offset = centres - centres[layer]  # the other rows, as the next layer sees them
+            radius = torch.linalg.vector_norm(offset, dim=1, keepdim=True)
+            centres = centres[layer] + offset * ((radius + s) / (radius + alpha))
 
     def _log_prob(self, u: Tensor) -> Tensor:
         alpha, s = (softplus(raw) + _SMALLEST for raw in (self.raw_alpha, self.raw_s))
-        # The anchors go through the layers above the latents. What is carried on are offsets from a layer's centre, so
-        # that each layer is one norm, one product and one difference.
-        layers = len(self.anchor)
-        centre = self.anchor[0]
-        offset = torch.cat([self.anchor, u]) - centre
+        # The offset from a layer's centre is carried on, so that each layer is one norm and one multiply-add.
+        step = self.centre - torch.cat([self.centre[1:], torch.zeros_like(self.centre[:1])])
+        offset = u - self.centre[0]
         radii = []
-        for layer, (a, b) in enumerate(zip(alpha.unbind(), s.unbind(), strict=True), start=1):
+        for a, b, delta in zip(alpha.unbind(), s.unbind(), step.unbind(), strict=True):
             radius = torch.linalg.vector_norm(offset, dim=-1)
-            radii.append(radius[layers:])
-            offset = offset * ((radius + b) / (radius + a))[:, None]
-            if layer < layers:
-                step = offset[layer]
-                centre, offset = centre + step, offset - step
+            offset = torch.addcmul(delta, offset, ((radius + b) / (radius + a))[:, None])
+            radii.append(radius)
         r, alpha, s = torch.stack(radii), alpha[:, None], s[:, None]
         log_det = (
             (self.dim - 1) * (r + s).log()
             - (self.dim + 1) * (r + alpha).log()
             + (r * (r + 2 * alpha) + s * alpha).log()
         )
-        base = centre + offset[layers:]
-        return log_det.sum(0) - (base.square().sum(-1) + self.dim * math.log(2 * math.pi)) / 2
+        return log_det.sum(0) - (offset.square().sum(-1) + self.dim * math.log(2 * math.pi)) / 2
 
 
 def _inverse_softplus(value: float) -> float:

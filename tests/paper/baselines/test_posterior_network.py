@@ -70,9 +70,9 @@ def test_weights_count_rows():
 def test_other_densities_and_wrong_ones():
     X, y = clusters(60)
     own = densities.get("radial", 4, n_layers=2)
-    before = own.anchor.clone()
+    before = own.centre.clone()
     quick("PostNet", "classes", density=own, latent_dim=4).fit(X, y)
-    assert torch.equal(own.anchor, before)
+    assert torch.equal(own.centre, before)
     with pytest.raises(
         ValueError, match="density: expected one that gradient descent fits, got GaussianMixture; choose"
     ):
