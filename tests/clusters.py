@@ -17,6 +17,7 @@ def two_cpus(**environment: str) -> Iterator[Any]:
     """Start workers that find natpn and the tests; ports are chosen by Ray, so that clusters do not meet."""
     folders = os.pathsep.join(str(ROOT / folder) for folder in ("src", "paper/src", "tests"))
     own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "PYTHONPATH": folders}
+    own["RAY_worker_niceness"] = "0"  # Ray's own is 15: beside another test its workers would hardly run
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         patch.delenv("RAY_ADDRESS", raising=False)
         for name, value in (own | environment).items():
