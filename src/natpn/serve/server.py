@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import itertools
 import os
 import sys
 from collections.abc import Iterable
@@ -40,6 +41,7 @@ _OTHER_FILES = 100  # open files besides connections
 _KEEP_ALIVE = 75
 # The event loop and the predictions take turns; by default each may keep the other waiting for 5 ms.
 _TURN = 0.001
+_PLACES = itertools.count()  # the loop's clock has one time for all connections that come in one turn of it
 
 
 def run(
@@ -168,14 +170,14 @@ class Connection(HttpToolsProtocol):
         self._limit, self.limit_concurrency = self.limit_concurrency, None
         self._reading: asyncio.TimerHandle | None = None  # runs while a request is awaited or comes in
         self._writing: asyncio.TimerHandle | None = None
-        self._since = 0.0
+        self._place = 0  # in the order in which connections began to wait for their clients
         self._answered = False
         self._loose = 0  # bytes that are neither a whole head nor a part of a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the clock, and make room."""
         super().connection_made(transport)
-        self._since = self.loop.time()
+        self._place = next(_PLACES)
         self._await(HEAD_SECONDS)
         if self._limit is not None and len(self.connections) > self._limit:
             self._make_room()
@@ -223,7 +225,7 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Start the clock for the client to take the answer."""
-        self._since = self.loop.time()
+        self._place = next(_PLACES)
         self._answered = True
         if self._writing is None and self.transport.get_write_buffer_size():
             self._writing = self.loop.call_later(ANSWER_SECONDS, self._stop_writing)
@@ -258,7 +260,7 @@ class Connection(HttpToolsProtocol):
             if isinstance(connection, Connection) and connection is not self and not connection._is_answering()
         ]
         if waiting:
-            oldest = min(waiting, key=lambda connection: (connection._answered, connection._since))
+            oldest = min(waiting, key=lambda connection: (connection._answered, connection._place))
             self.connections.discard(oldest)  # it is removed only in the next turn of the loop
             oldest.transport.abort()
 
